@@ -1,0 +1,31 @@
+# One folder of daemon/ = one static library that names the folders it may include from.
+#
+#   sluice_folder(engine USES graph device memory)
+#
+# A folder sees only the headers of the folders it names, and of those that they name: an include
+# that points up the map does not compile.  Each folder's public include root is a staging folder
+# holding one link, so `#include "engine/engine.h"` works only for users of `engine`.
+function(sluice_folder name)
+  cmake_parse_arguments(ARG "" "" "USES;LIBS;PRIVATE_LIBS" ${ARGN})
+  string(REPLACE "/" "_" target ${name})
+  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.c
+       ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.c)
+  if(name STREQUAL "device")
+    file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/device/*.c)
+  endif()
+  set(root ${CMAKE_BINARY_DIR}/include-map/${target})
+  get_filename_component(parent ${root}/${name} DIRECTORY)
+  file(MAKE_DIRECTORY ${parent})
+  file(CREATE_LINK ${CMAKE_CURRENT_SOURCE_DIR}/${name} ${root}/${name} SYMBOLIC)
+  if(sources)
+    add_library(${target} STATIC ${sources})
+    set(scope PUBLIC)
+    target_link_libraries(${target} PRIVATE ${ARG_PRIVATE_LIBS})
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME sluice_${target})
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  target_include_directories(${target} ${scope} ${root})
+  target_link_libraries(${target} ${scope} ${ARG_USES} ${ARG_LIBS})
+endfunction()

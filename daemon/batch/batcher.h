@@ -1,0 +1,110 @@
+/* Queues, batch forming and the lanes.
+ *
+ *   serve ──submit──> model_queue ──> scheduler ──> lane thread: admit, plan_run, slice ──done──> serve
+ *
+ * Requests of one model whose input shapes agree behind the batch dimension form a batch, up to
+ * max_batch_size and to what memory admits.  Nothing waits while a lane is idle unless
+ * max_queue_delay says so.  Which model runs next: priority, then earliest deadline, then fair share
+ * by measured time.  Deadline and cancellation are looked at at dequeue, before compute and between
+ * segments.  The rules are in queue.c and pick.c, pure; threads are in lanes.c.
+ *
+ * Threads: submit from any I/O thread; `done` is called on a lane thread (or, inline, on the caller).
+ */
+#ifndef BATCH_BATCHER_H
+#define BATCH_BATCHER_H
+
+#include "batch/request.h"
+#include "engine/engine.h"
+#include "govern/governor.h"
+#include "memory/host_pool.h"
+#include "observe/metrics.h"
+
+struct batcher;
+
+struct batcher_config {
+    struct device *device;
+    struct ledger *ledger;
+    struct host_pool *host_pool; /* response buffers come from here */
+    unsigned lanes;
+    int64_t inline_limit_us; /* 0: never on the caller's thread */
+};
+
+/* Starts the lane threads. */
+MUST_CHECK enum status batcher_create(const struct batcher_config *config, struct batcher **out_batcher,
+                                      struct error *err);
+void batcher_destroy(struct batcher *batcher); /* queues must be closed; joins the threads */
+void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us);
+void batcher_set_cap_shift(struct batcher *batcher, unsigned shift); /* governor: halve batch caps */
+
+struct queue_policy { /* Triton's ModelQueuePolicy */
+    bool delay_on_timeout; /* timeout_action DELAY instead of REJECT */
+    int64_t default_timeout_us;
+    bool allow_timeout_override;
+    uint32_t max_queue_size; /* requests; 0: unlimited */
+};
+
+struct level_policy { /* of one priority level, instead of the default one */
+    uint64_t level;
+    struct queue_policy policy;
+};
+
+struct queue_config {
+    const char *name; /* model, for messages */
+    struct network *network;
+    int64_t max_batch_size; /* 0: the model has no batch dimension, requests run one by one */
+    bool batching;          /* false: one request at a time even if it has a batch dimension */
+    size_t preferred_count;
+    const int64_t *preferred; /* preferred_batch_size, ascending */
+    int64_t max_queue_delay_us;
+    bool preserve_ordering;
+    unsigned instances;       /* batches of this model at once; 0: as many as lanes */
+    uint64_t priority_levels; /* 0: none */
+    uint64_t default_priority;
+    struct queue_policy policy;
+    size_t level_policies;
+    const struct level_policy *level_policy;
+    uint64_t max_queue_bytes; /* 0: unlimited */
+};
+
+/* Statistics of one model version, in Triton's terms (ModelStatistics); read while serving. */
+struct duration_stat {
+    _Atomic uint64_t count;
+    _Atomic uint64_t ns;
+};
+enum { BATCH_STATS = 16 };
+struct batch_stat { /* one batch size, or the bucket of it */
+    _Atomic int64_t size;
+    struct duration_stat input, infer, output;
+};
+struct model_stats {
+    struct duration_stat success, fail, queue, compute_input, compute_infer, compute_output, cancel, rejected;
+    _Atomic uint64_t inference_count; /* rows */
+    _Atomic uint64_t execution_count; /* batches */
+    _Atomic int64_t last_inference_ms; /* since 1970 */
+    struct batch_stat batches[BATCH_STATS];
+    struct histogram request_seconds, queue_seconds, compute_seconds, batch_size;
+};
+
+MUST_CHECK enum status queue_create(struct batcher *batcher, const struct queue_config *config,
+                                    struct model_queue **out_queue, struct error *err);
+/* No new requests (they get STATUS_UNAVAILABLE); calls `drained` once the last one is done. */
+void queue_close(struct model_queue *queue, void (*drained)(void *arg), void *arg);
+void queue_destroy(struct model_queue *queue); /* closed and drained; NULL is fine */
+struct model_stats *queue_stats(struct model_queue *queue); /* borrowed */
+size_t queue_waiting(struct model_queue *queue);
+
+/* Hands the request over.  Always answered by `done`, sooner (refused, inline) or later. */
+void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct request *request);
+/* Wakes the queues so that cancelled or expired requests leave at once; cheap. */
+void batcher_wake(struct batcher *batcher);
+
+/* Sum over lanes. */
+uint64_t batcher_cached_bytes(struct batcher *batcher);
+int64_t batcher_last_batch_us(struct batcher *batcher);
+unsigned batcher_running(struct batcher *batcher); /* batches running now */
+/* Shrinks the lanes' cached memory to at most keep_bytes together; returns bytes freed. */
+uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes);
+/* Steps forward whenever a lane makes progress or is idle: for the watchdog. */
+uint64_t batcher_progress(struct batcher *batcher);
+
+#endif

@@ -1,0 +1,70 @@
+/* One inference request on its way: bytes, request, queue, batch, plan, reply.
+ *
+ * Made by serve/ on an I/O thread, owned by exactly one side at a time: the I/O thread until
+ * batcher_submit(), the batcher until it calls `done`, then the I/O thread again.
+ * `cancelled` may be set by the I/O thread at any time between.
+ */
+#ifndef BATCH_REQUEST_H
+#define BATCH_REQUEST_H
+
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/list.h"
+#include "base/mailbox.h"
+#include "tensor/tensor.h"
+
+struct model_queue;
+struct response_buffer;
+
+/* One input as it came: `data` holds `bytes` bytes, dense row-major.  STRING: an array of struct bytes. */
+struct request_input {
+    struct shape shape; /* as sent, batch dimension included */
+    const void *data;   /* borrowed from the request's body or arena until `done` */
+    size_t bytes;
+};
+
+/* One output of one request: a slice of the batch's response buffer. */
+struct request_output {
+    bool wanted;
+    struct shape shape;
+    const void *data; /* in `response`; NULL when not wanted */
+    size_t bytes;     /* STRING: count x sizeof(struct bytes) */
+};
+
+struct request {
+    struct list link;   /* in a queue or batch */
+    struct mail mail;   /* for the way back */
+    struct arena arena; /* everything small that belongs to this request */
+    uint64_t id;        /* ours, for the log */
+
+    /* Set by serve/: */
+    size_t inputs;
+    struct request_input *in;   /* in the order of the model's inputs */
+    size_t outputs;
+    struct request_output *out; /* in the order of the model's outputs; `wanted` set by serve */
+    int64_t rows;        /* size along the batch dimension; 1 when the model does not batch */
+    uint64_t priority;   /* 1 highest; 0: the model's default */
+    int64_t arrived_us;  /* when the whole request was there */
+    int64_t deadline_us; /* CLOCK_NEVER: none */
+    int64_t queue_timeout_us; /* from the request's `timeout` parameter; 0: the policy's */
+    atomic_bool cancelled;
+    void (*done)(struct request *request); /* any thread; hands the request back (usually a mailbox_put) */
+    void *owner;         /* serve's call object */
+
+    /* Set by the batcher before `done`: */
+    enum status status;
+    struct error error;  /* when status is not OK */
+    struct response_buffer *response; /* holds the outputs; released by request_release() */
+    int64_t queued_us, started_us, computed_us, finished_us;
+    int64_t batch_rows;  /* rows of the batch it ran in */
+};
+
+/* Outputs of one batch, shared by its requests and counted. */
+struct response_buffer *response_ref(struct response_buffer *response);
+void response_unref(struct response_buffer *response); /* NULL is fine */
+/* Gives back the response and resets the arena. */
+void request_release(struct request *request);
+
+#endif

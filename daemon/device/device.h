@@ -1,0 +1,68 @@
+/* A device: memory, lanes, kernels.  One table, filled by device/cpu, device/null (and device/cuda).
+ *
+ * Ownership: device_open() owns it until device_close(); lanes and models must be gone before.
+ * Threads:   calls on one lane by one thread at a time; everything else by any.
+ */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include "base/error.h"
+#include "memory/mem_source.h"
+#include "tensor/tensor.h"
+
+struct op_def; /* ops/op.h */
+struct device;
+struct device_lane; /* a place where one batch at a time runs: CPU threads, a CUDA stream */
+struct kernel;
+
+struct device_config {
+    const char *name; /* "cpu", "null", "cuda:0", "auto" */
+    unsigned lanes;   /* ≥ 1 */
+    unsigned threads; /* compute threads over all lanes; 0: the machine's cores */
+    const char *precision; /* "strict", "tf32", … ; the CPU knows "strict" and "default" */
+};
+
+struct device_ops {
+    const char *name;
+    enum status (*open)(const struct device_config *config, struct device **out_device, struct error *err);
+    void (*close)(struct device *device);
+    enum status (*lane_open)(struct device *device, unsigned index, struct device_lane **out_lane);
+    void (*lane_close)(struct device_lane *lane);
+    /* Must be called by the thread that is about to run kernels on the lane (thread teams are bound
+     * to threads); cheap when nothing changed. */
+    void (*lane_enter)(struct device_lane *lane);
+    /* Waits for what the lane was given.  STATUS_DEVICE_LOST: nothing on this device works any more. */
+    enum status (*lane_wait)(struct device_lane *lane);
+    /* Copies between host and device in lane order; on the CPU a memcpy. */
+    enum status (*copy_in)(struct device_lane *lane, void *device_to, const void *host_from, size_t bytes);
+    enum status (*copy_out)(struct device_lane *lane, void *host_to, const void *device_from, size_t bytes);
+    /* Kernels that implement `op`, best first, NULL at the end; NULL when there are none. */
+    const struct kernel *const *(*kernels)(struct device *device, const struct op_def *op);
+    /* One line: "cpu: Intel Xeon …, 2 cores, avx512". */
+    void (*describe)(struct device *device, char *text, size_t room);
+    bool host_memory; /* kernels read and write host addresses: no copies in or out */
+};
+
+struct device {
+    const struct device_ops *ops;
+    struct mem_source *memory;
+    unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
+    unsigned lanes;
+    unsigned threads_per_lane;
+};
+
+struct device_lane {
+    struct device *device;
+    unsigned index;
+    unsigned threads;
+};
+
+/* Rows: the devices a program was linked with, given by main to device_register(). */
+void device_register(const struct device_ops *ops);
+const struct device_ops *const *device_table(size_t *out_count);
+/* "auto" takes cuda when it opens, else cpu.  STATUS_NOT_FOUND names the known ones. */
+MUST_CHECK enum status device_open(const struct device_config *config, struct device **out_device,
+                                   struct error *err);
+void device_close(struct device *device); /* NULL is fine */
+
+#endif

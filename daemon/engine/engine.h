@@ -1,0 +1,106 @@
+/* graph + device + shapes → plan; plan + lane + buffers → answers.
+ *
+ *   network  one model version on one device: its graph after the model passes, its packed weights,
+ *            its plans by input shapes (least recently used goes first, counted in bytes)
+ *   plan     immutable: steps with kernels prepared, an offset for every activation, the exact peak
+ *   run      one batch on one lane
+ *
+ * An operator whose output shape is only known when it ran ends a segment; the next segment is
+ * planned from the shapes found, out of the same plan cache.
+ */
+#ifndef ENGINE_ENGINE_H
+#define ENGINE_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "device/device.h"
+#include "graph/graph.h"
+#include "memory/lane_arena.h"
+#include "memory/ledger.h"
+
+struct network;
+struct plan;
+
+struct network_config {
+    const char *name;         /* owner of its bytes in the ledger */
+    size_t plan_cache_bytes;  /* 0: a default of 64 MiB */
+    size_t plan_cache_count;  /* 0: a default of 64 */
+};
+
+/* Runs the model passes and keeps the graph (adopts it, also on failure).  STATUS_UNSUPPORTED names
+ * node, operator, reason.  Threads: any (loader). */
+MUST_CHECK enum status network_create(struct graph *graph, struct device *device, struct ledger *ledger,
+                                      const struct network_config *config,
+                                      struct network **out_network, struct error *err);
+void network_destroy(struct network *network); /* no plan of it may be held; NULL is fine */
+
+/* What the model's file declares, unknown dimensions as SHAPE_UNKNOWN.  Borrowed. */
+struct network_port {
+    const char *name;
+    enum dtype dtype;
+    struct shape shape;
+};
+size_t network_inputs(const struct network *network, const struct network_port **out_ports);
+size_t network_outputs(const struct network *network, const struct network_port **out_ports);
+size_t network_resident_bytes(const struct network *network); /* weights, packed forms; plans apart */
+size_t network_plan_bytes(const struct network *network);     /* host bytes of cached plans */
+/* Node of the model that cannot keep "same row, same bits"; NULL: none. */
+
+/* The plan for these input shapes (one per network input, all known); from the cache or made now.
+ * Holds a reference for the caller.  Errors name the node.  Threads: any. */
+MUST_CHECK enum status network_plan(struct network *network, const struct shape *input_shapes,
+                                    struct plan **out_plan, struct error *err);
+/* The same, only if it is there already; NULL otherwise.  Never waits for a plan being made. */
+struct plan *network_find_plan(struct network *network, const struct shape *input_shapes);
+void plan_unref(struct plan *plan);
+
+struct plan_facts {
+    uint64_t peak_bytes;        /* arena bytes of the run, scratch included; outputs and inputs not */
+    uint64_t lower_bound_bytes; /* the largest sum of bytes alive at one step */
+    uint32_t peak_step;
+    uint32_t steps;
+    bool exact;       /* false: later segments may ask for more */
+    bool batch_exact; /* every step keeps "same row, same bits" */
+    int64_t predicted_us; /* moving average of measured run time; -1: never ran */
+};
+void plan_read(const struct plan *plan, struct plan_facts *out_facts);
+/* Shapes of the outputs; a bound where `*out_bound` (per output, may be NULL). */
+const struct shape *plan_output_shapes(const struct plan *plan, const bool **out_bound);
+
+/* One tensor bound from outside.  Host or device memory as the device wants it (CPU: host). */
+struct run_buffer {
+    void *data;
+    size_t bytes;
+};
+
+/* Asks for more arena bytes between segments (admission again); STATUS_NO_MEMORY ends the run. */
+typedef enum status (*run_admit_fn)(void *arg, uint64_t total_bytes);
+
+struct run {
+    struct device_lane *lane;
+    struct lane_arena *arena;
+    size_t inputs;
+    const struct run_buffer *in; /* in the plan's shapes, dense; read only */
+    size_t outputs;
+    struct run_buffer *out; /* data NULL: not wanted.  Room for plan_output_shapes() each */
+    struct shape *out_shapes; /* out: true shapes; may be NULL when none is a bound */
+    const atomic_bool *cancelled; /* looked at between steps; may be NULL */
+    run_admit_fn admit;           /* may be NULL: always yes */
+    void *admit_arg;
+    struct string_heap *strings; /* for STRING outputs: must outlive their use.  May be NULL */
+    int64_t *step_ns; /* profile: adds each step's time; room for plan_facts.steps.  May be NULL */
+};
+
+/* Runs the plan: begins the arena, computes, waits, ends the arena.  STATUS_NO_MEMORY, _CANCELLED,
+ * _DEVICE_LOST, _INVALID (an index out of range in the data); outputs are undefined then. */
+MUST_CHECK enum status plan_run(struct plan *plan, struct run *run, struct error *err);
+
+struct string_heap *string_heap_create(void);
+void string_heap_destroy(struct string_heap *heap); /* NULL is fine */
+
+/* The plan as a table for people or as JSON: steps with kernel, shape, bytes, offset, time share,
+ * refusals of better kernels; which step is the peak. */
+void plan_explain(const struct plan *plan, FILE *to, bool as_json);
+
+#endif

@@ -1,0 +1,118 @@
+/* The graph: values, nodes, constants.  Knows no device and no file format.
+ *
+ *      value ──> node ──> value ──> node ──> value
+ *        │ constant?        │ graph output?
+ *
+ * Nodes stand in an order in which every value is made before it is used.  A model's graph is made
+ * once by the reader and its passes and is immutable from then on; each plan works on a clone whose
+ * shapes are all known.  Constants are shared by all clones and count their users, so that packed
+ * forms can be kept by constant.
+ *
+ * Ownership: a graph owns its nodes and values (one arena); it holds a reference to its constants.
+ * Threads:   none while being changed; any number of readers afterwards.
+ */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include <stdatomic.h>
+
+#include "base/arena.h"
+#include "base/list.h"
+#include "ops/op.h"
+
+struct graph;
+struct node;
+
+/* Elements that never change: a weight in the mapped file, a folded value. */
+struct constant {
+    atomic_uint references;
+    struct tensor tensor; /* data is never NULL unless it has no elements */
+    void *owner;          /* what keeps data alive; handed to release */
+    void (*release)(struct constant *constant); /* frees data; may be NULL */
+};
+
+/* Makes a constant with one reference around `data`.  NULL when malloc refuses (data is untouched). */
+struct constant *constant_create(const struct tensor *tensor, void *owner,
+                                 void (*release)(struct constant *));
+/* Makes one with room for its elements, zeroed, at the same address as tensor.data (cast it). */
+struct constant *constant_allocate(enum dtype dtype, const struct shape *shape);
+struct constant *constant_ref(struct constant *constant);
+void constant_unref(struct constant *constant); /* NULL is fine */
+
+struct value {
+    struct list link; /* in graph->values */
+    const char *name; /* the model's; "" for made ones */
+    uint32_t id;      /* dense within its graph, stable over graph_clone() */
+    enum dtype dtype; /* DTYPE_NONE: not inferred yet */
+    struct shape shape; /* may hold SHAPE_UNKNOWN in a model's graph */
+    bool shape_known; /* rank and dims were declared or inferred (dims may still be unknown) */
+    bool shape_bound; /* the shape is an upper bound, see op_call.out_bound */
+    struct constant *constant; /* NULL for what is computed or fed */
+    struct node *producer;     /* NULL for graph inputs and constants */
+    uint32_t users;            /* inputs of nodes of this graph, and each graph output once */
+    bool is_input;
+    bool is_output;
+};
+
+struct node {
+    struct list link; /* in graph->nodes, in order of execution */
+    const struct op_def *op;
+    const char *name; /* the model's, or "op_N" */
+    void *attrs;      /* of op->attrs_size bytes, in the graph's arena; NULL when it has none */
+    size_t inputs;
+    struct value **in; /* entries may be NULL (optional inputs left out) */
+    size_t outputs;
+    struct value **out; /* entries may be NULL (not wanted) */
+};
+
+struct graph {
+    struct arena arena;
+    struct list nodes;
+    struct list values;
+    uint32_t next_value_id;
+    size_t inputs; /* without those that have an initializer */
+    struct value **in;
+    size_t outputs;
+    struct value **out;
+    const char *name;
+    /* A sub-graph (If) may use values of the graph around it by these: captured[i] of this graph
+     * stands for outer[i] there.  Both of length `captures`; 0 for a whole model. */
+    size_t captures;
+    struct value **captured;
+    struct value **outer;
+};
+
+/* NULL when malloc refuses. */
+struct graph *graph_create(void);
+void graph_destroy(struct graph *graph); /* NULL is fine */
+/* A deep copy (constants shared, attributes copied flat); NULL when malloc refuses.
+ * Value ids and names are kept. */
+struct graph *graph_clone(const struct graph *graph);
+
+struct value *graph_add_value(struct graph *graph, const char *name);
+struct value *graph_add_constant(struct graph *graph, const char *name, struct constant *constant); /* adopts */
+/* Appends (before == NULL) or inserts a node; attrs of op->attrs_size zeroed bytes.  The in and out
+ * arrays are zeroed: fill them with node_set_input() and node_set_output().  NULL: malloc refused. */
+struct node *graph_add_node(struct graph *graph, struct node *before, const struct op_def *op,
+                            const char *name, size_t inputs, size_t outputs);
+void node_set_input(struct node *node, size_t index, struct value *value); /* NULL clears; keeps user counts */
+void node_set_output(struct node *node, size_t index, struct value *value);
+/* Makes room for more inputs; STATUS_NO_MEMORY leaves the node as it was. */
+MUST_CHECK enum status node_grow_inputs(struct graph *graph, struct node *node, size_t inputs);
+/* Everything that used `old` uses `new` from now on, graph outputs included (the name follows). */
+MUST_CHECK enum status graph_replace_value(struct graph *graph, struct value *old, struct value *new);
+/* The node is gone; its outputs keep no producer. */
+void graph_remove_node(struct graph *graph, struct node *node);
+/* Removes nodes and values that no output needs. */
+void graph_remove_dead(struct graph *graph);
+/* The only node that uses `value`, when there is one use and it is no graph output; else NULL. */
+struct node *graph_single_user(const struct graph *graph, const struct value *value);
+
+/* Infers dtype and shape of the node's outputs from its inputs (with op->infer and checks of count
+ * and dtype).  The error names node, operator and reason. */
+MUST_CHECK enum status graph_infer_node(struct graph *graph, struct node *node, struct error *err);
+
+/* Walks the structure: order, producers, user counts.  False with a reason for the debugger. */
+bool graph_is_valid(const struct graph *graph, const char **out_reason);
+
+#endif

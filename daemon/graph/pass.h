@@ -1,0 +1,39 @@
+/* Passes: rewrites of a graph that keep its meaning.  One file each in graph/, one row in passes.def.
+ *
+ * MODEL passes run once when a model is read (they need no shapes), PLAN passes on each plan's clone,
+ * where all shapes are known.  A pass may leave dead nodes; the driver removes them.
+ */
+#ifndef GRAPH_PASS_H
+#define GRAPH_PASS_H
+
+#include "graph/graph.h"
+
+/* Computes the outputs of one node whose inputs are all constant; given by the engine, which runs
+ * the node on the CPU device.  out: one new reference each (NULL entries for unwanted outputs).
+ * STATUS_UNSUPPORTED means: leave the node as it is. */
+typedef enum status (*pass_fold_fn)(void *arg, const struct graph *graph, const struct node *node,
+                                    struct constant **out, struct error *err);
+
+struct pass_context {
+    pass_fold_fn fold; /* NULL: no folding */
+    void *fold_arg;
+    size_t fold_limit_bytes; /* never fold what would grow beyond this; 0: no limit */
+};
+
+enum pass_stage { PASS_MODEL, PASS_PLAN };
+
+struct pass {
+    const char *name;
+    enum pass_stage stage;
+    enum status (*run)(struct graph *graph, const struct pass_context *context, struct error *err);
+};
+
+#define PASS(name) extern const struct pass pass_##name;
+#include "graph/passes.def"
+#undef PASS
+
+/* All passes of a stage in the order of passes.def.  The graph stays valid, also on failure. */
+MUST_CHECK enum status pass_run_all(struct graph *graph, enum pass_stage stage,
+                                    const struct pass_context *context, struct error *err);
+
+#endif

@@ -1,0 +1,80 @@
+/* Who holds how many bytes of the device: every byte has a kind and an owner.
+ *
+ *   budget ≥ reserved = allocated + cached            (stat names follow PyTorch's memory_stats)
+ *   reserved   held from the device: weights, lane arenas (their committed part), workspaces, io, fixed
+ *   allocated  in use by something alive
+ *   cached     committed in arenas but idle: reclaimable at once
+ *   planned    sum of the peaks of everything admitted (reservations)
+ *
+ * Invariants, checked by ledger_is_valid() in debug builds and tests:
+ *   I1 planned + weights + fixed ≤ budget   I2 reserved ≤ budget
+ *   I3 a reservation is taken whole before the start and released once
+ *   I4 a batch's measured high water ≤ its plan (counted in plan_violations)
+ * Threads: any; one short lock.
+ */
+#ifndef MEMORY_LEDGER_H
+#define MEMORY_LEDGER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/status.h"
+
+enum mem_kind { MEM_WEIGHTS, MEM_ACTIVATION, MEM_WORKSPACE, MEM_IO, MEM_FIXED, MEM_CACHED, MEM_KINDS };
+const char *mem_kind_name(enum mem_kind kind); /* "weights" … */
+
+struct ledger;
+
+/* An owner of bytes: a model, a lane.  Listed by `sluicectl memory`. */
+struct ledger_account;
+
+struct ledger_stats {
+    uint64_t budget_bytes;
+    uint64_t reserved_bytes;
+    uint64_t allocated_bytes;
+    uint64_t cached_bytes;
+    uint64_t planned_bytes;
+    uint64_t peak_allocated_bytes;
+    uint64_t peak_reserved_bytes;
+    uint64_t kind_bytes[MEM_KINDS]; /* sums to reserved_bytes */
+    uint64_t reservations_ok, reservations_refused, plan_violations;
+};
+
+struct ledger_entry { /* one account, for "why is memory held" */
+    char owner[128];
+    enum mem_kind kind;
+    uint64_t bytes;
+    int64_t since_us;
+    int64_t last_use_us;
+};
+
+MUST_CHECK enum status ledger_create(uint64_t budget_bytes, struct ledger **out_ledger);
+void ledger_destroy(struct ledger *ledger); /* every account must be closed */
+void ledger_set_budget(struct ledger *ledger, uint64_t budget_bytes);
+
+MUST_CHECK enum status ledger_open(struct ledger *ledger, const char *owner, enum mem_kind kind,
+                                   struct ledger_account **out_account);
+void ledger_close(struct ledger_account *account); /* gives back what it still holds; NULL is fine */
+/* Books bytes held from the device.  STATUS_NO_MEMORY when the budget would be passed: nothing changed. */
+MUST_CHECK enum status ledger_add(struct ledger_account *account, uint64_t bytes);
+void ledger_sub(struct ledger_account *account, uint64_t bytes);
+uint64_t ledger_account_bytes(const struct ledger_account *account);
+/* The part of an arena's held bytes in use now (0: all cached). */
+void ledger_set_used(struct ledger_account *account, uint64_t used_bytes, int64_t now_us);
+
+/* Reserves the planned peak of a batch.  STATUS_NO_MEMORY: does not fit beside what is planned and
+ * pinned; *out_available (may be NULL) then says what there was. */
+MUST_CHECK enum status ledger_reserve(struct ledger *ledger, uint64_t bytes, uint64_t *out_available);
+void ledger_unreserve(struct ledger *ledger, uint64_t bytes);
+/* Largest reservation that could ever succeed with the weights held now: budget − weights − fixed. */
+uint64_t ledger_ceiling(struct ledger *ledger);
+void ledger_count_violation(struct ledger *ledger);
+
+void ledger_read(struct ledger *ledger, struct ledger_stats *out_stats);
+void ledger_reset_peaks(struct ledger *ledger);
+/* Copies up to `room` entries, largest first; returns how many there are. */
+size_t ledger_list(struct ledger *ledger, struct ledger_entry *entries, size_t room);
+bool ledger_is_valid(struct ledger *ledger);
+
+#endif

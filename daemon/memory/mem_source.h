@@ -1,0 +1,33 @@
+/* Where bytes come from: address ranges whose pages can be given and taken back.
+ *
+ * The CPU device fills it with mmap and madvise, CUDA with cuMem handles, tests with one that
+ * refuses.  Everything above (arenas, ledger) is the same for all.
+ * Threads: any.
+ */
+#ifndef MEMORY_MEM_SOURCE_H
+#define MEMORY_MEM_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+struct mem_source {
+    const struct mem_source_ops *ops;
+    size_t page_bytes; /* granularity of commit and decommit */
+};
+
+struct mem_source_ops {
+    /* An address range without memory behind it. */
+    enum status (*reserve)(struct mem_source *source, size_t bytes, void **out_base);
+    void (*release)(struct mem_source *source, void *base, size_t bytes); /* decommits what is left */
+    /* Puts memory behind [base, base + bytes), both multiples of page_bytes.  STATUS_NO_MEMORY
+     * leaves the range without memory. */
+    enum status (*commit)(struct mem_source *source, void *base, size_t bytes);
+    /* Gives it back to the device: resident memory really falls. */
+    void (*decommit)(struct mem_source *source, void *base, size_t bytes);
+    /* What the device has free for anyone, and in all.  STATUS_UNSUPPORTED where it cannot be told. */
+    enum status (*query)(struct mem_source *source, uint64_t *out_free, uint64_t *out_total);
+};
+
+#endif

@@ -1,0 +1,111 @@
+/* The model repository: Triton's layout, versions, loads, unloads, polling.
+ *
+ *   REPO/NAME/config.pbtxt      (optional: derived from the file)
+ *   REPO/NAME/VERSION/model.onnx
+ *
+ * A model version:  UNKNOWN -> LOADING -> READY -> UNLOADING -> UNAVAILABLE (with a reason)
+ * Loads run on the loader thread while serving goes on; a version becomes visible only when it is
+ * whole, and the old one of the same number leaves after that.  A failed load leaves no byte behind.
+ * Batching is proven at load: two rows together and apart; a model that answers differently is served
+ * one by one, and says why.
+ *
+ * Threads: any, but for the repository's own loader thread; lookups take a reference and never wait.
+ */
+#ifndef MODELS_REPOSITORY_H
+#define MODELS_REPOSITORY_H
+
+#include "batch/batcher.h"
+#include "config/config.h"
+
+struct repository;
+struct model; /* one version of one model, reference counted */
+typedef struct Inference__ModelConfig Inference__ModelConfig; /* proto/model_config.pb-c.h */
+
+enum model_state { MODEL_UNKNOWN, MODEL_READY, MODEL_UNAVAILABLE, MODEL_LOADING, MODEL_UNLOADING };
+const char *model_state_name(enum model_state state); /* "READY" …, Triton's words */
+
+struct repository_config {
+    const char *path;
+    enum { CONTROL_NONE, CONTROL_EXPLICIT, CONTROL_POLL } control;
+    int64_t poll_interval_us;
+    struct text_list load;
+    size_t plan_cache_bytes;
+    struct device *device;
+    struct ledger *ledger;
+    struct batcher *batcher;
+};
+
+/* Starts the loader thread; loads what the control mode wants in the background. */
+MUST_CHECK enum status repository_create(const struct repository_config *config,
+                                         struct repository **out_repository, struct error *err);
+/* Unloads everything, waits for work in flight, joins the thread. */
+void repository_destroy(struct repository *repository);
+void repository_set_poll_interval(struct repository *repository, int64_t interval_us);
+/* True once the loads of the start are over (well or not). */
+bool repository_is_settled(struct repository *repository);
+/* Ready in the sense of ServerReady (strict: every model that should be loaded is READY). */
+bool repository_is_ready(struct repository *repository, bool strict);
+/* Called (on the loader thread) whenever a model's state changed. */
+void repository_on_change(struct repository *repository, void (*changed)(void *arg), void *arg);
+
+/* ---- lookups (I/O threads) ---- */
+
+/* version "": the newest ready one.  STATUS_NOT_FOUND "Request for unknown model: 'm' is not found";
+ * STATUS_UNAVAILABLE "… is not at ready state"; STATUS_INVALID for a version that is no number. */
+MUST_CHECK enum status repository_find(struct repository *repository, const char *name, const char *version,
+                                       struct model **out_model, struct error *err);
+/* Known but perhaps not ready: for ModelReady and statistics of anything loaded. */
+MUST_CHECK enum status repository_is_model_ready(struct repository *repository, const char *name,
+                                                 const char *version, bool *out_ready, struct error *err);
+struct model *model_ref(struct model *model);
+void model_unref(struct model *model); /* NULL is fine */
+
+/* ---- one model; everything borrowed while a reference is held ---- */
+
+struct model_port {
+    const char *name;
+    enum dtype dtype;
+    struct shape shape; /* with the batch dimension (-1) in front when max_batch_size > 0 */
+    bool optional;
+    const char *label_file; /* outputs: labels by index, NULL: none */
+    size_t labels;
+    const char *const *label;
+};
+const char *model_name(const struct model *model);
+const char *model_version(const struct model *model); /* decimal */
+const char *model_platform(const struct model *model); /* "onnx_onnxv1" */
+size_t model_inputs(const struct model *model, const struct model_port **out_ports);
+size_t model_outputs(const struct model *model, const struct model_port **out_ports);
+int64_t model_max_batch_size(const struct model *model); /* 0: no batch dimension */
+/* "on", or why not: "off: rows together differ from rows apart in output 'y'". */
+const char *model_batching(const struct model *model);
+struct model_queue *model_queue(const struct model *model);
+struct network *model_network(const struct model *model);
+const Inference__ModelConfig *model_config(const struct model *model);
+/* Checks a request against the model: inputs complete, dtypes fit (checked by serve), shapes, rows
+ * ≤ max_batch_size, bytes; fills request->rows.  Texts as Triton's. */
+MUST_CHECK enum status model_check_request(const struct model *model, struct request *request, struct error *err);
+
+/* ---- control ---- */
+
+/* Done on the loader thread; `done` is called there with the outcome (freed_bytes for unload).
+ * config_json: an override of config.pbtxt as JSON, or NULL. */
+typedef void (*repository_done_fn)(void *arg, enum status status, const struct error *err, uint64_t freed_bytes);
+void repository_load(struct repository *repository, const char *name, const char *config_json,
+                     repository_done_fn done, void *arg);
+void repository_unload(struct repository *repository, const char *name, repository_done_fn done, void *arg);
+
+struct model_info { /* one row of the index */
+    char name[256];
+    char version[24]; /* "" when no version is known */
+    enum model_state state;
+    char reason[512];
+    char batching[256];
+    uint64_t resident_bytes;
+    int64_t load_us; /* how long its load took */
+};
+typedef void (*repository_each_fn)(void *arg, const struct model_info *info, struct model *model);
+/* Every model in the repository; `model` NULL unless loaded, borrowed for the call. */
+void repository_for_each(struct repository *repository, repository_each_fn each, void *arg);
+
+#endif

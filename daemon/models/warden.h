@@ -1,0 +1,42 @@
+/* The warden carries out what the governor says: samples ledger and device, ticks the governor, trims
+ * lanes, answers empty_cache.  Lives beside the batcher; called by a timer on the first I/O thread.
+ * Threads: any; one lock. */
+#ifndef MODELS_WARDEN_H
+#define MODELS_WARDEN_H
+
+#include "batch/batcher.h"
+
+struct warden;
+
+struct empty_cache_answer {
+    uint64_t freed_bytes;
+    uint64_t kept_alive, kept_pending, kept_floor, kept_graph; /* bytes not freed, and why */
+    int64_t microseconds;
+};
+
+struct warden_view { /* for `sluicectl memory` and metrics */
+    struct ledger_stats ledger;
+    struct host_pool_stats host;
+    enum govern_level level;
+    bool pinned;
+    uint64_t low_bytes, high_bytes, critical_bytes;
+    uint64_t transitions_total;
+    uint64_t level_entries[5];
+    uint64_t empty_cache_total, empty_cache_freed_bytes_total;
+    uint64_t empty_cache_by[3]; /* governor, decay, operator */
+    uint64_t device_free_bytes, device_total_bytes; /* 0: unknown */
+};
+
+MUST_CHECK enum status warden_create(const struct govern_config *config, struct device *device,
+                                     struct ledger *ledger, struct host_pool *host_pool,
+                                     struct batcher *batcher, struct warden **out_warden);
+void warden_destroy(struct warden *warden);
+void warden_configure(struct warden *warden, const struct govern_config *config);
+/* One tick; returns when to call again at the latest (µs, clock time). */
+int64_t warden_tick(struct warden *warden, int64_t now_us);
+/* forced: down to nothing; else down to the KEEP floor. */
+void warden_empty_cache(struct warden *warden, bool forced, struct empty_cache_answer *out_answer);
+void warden_read(struct warden *warden, struct warden_view *out_view);
+struct ledger *warden_ledger(struct warden *warden);
+
+#endif
