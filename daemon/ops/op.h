@@ -114,6 +114,8 @@ struct op_def {
 const struct op_def *const *op_table(size_t *out_count);
 /* By ONNX name and domain ("" and "ai.onnx" alike); NULL when there is none. */
 const struct op_def *op_find(const char *domain, const char *onnx_name);
+/* Fills `attrs` (of op->attrs_size bytes) as a node without any attribute has it. */
+void op_attrs_default(const struct op_def *op, void *attrs);
 
 #define OP(name) extern const struct op_def op_##name;
 #include "ops/ops.def"
@@ -125,6 +127,9 @@ enum status op_infer_same(const struct op_call *call, struct error *err); /* out
 enum status op_infer_broadcast(const struct op_call *call, struct error *err);
 /* The same, out dtype BOOL. */
 enum status op_infer_compare(const struct op_call *call, struct error *err);
+/* Broadcast of the shapes of all inputs given; STATUS_INVALID names the first that does not fit. */
+enum status op_broadcast_shapes(const struct op_call *call, struct shape *out_shape,
+                                struct error *err);
 /* Reads a known INT64 or INT32 tensor of rank 0 or 1 into `values` (room for `room`). */
 enum status op_read_ints(const struct tensor *tensor, const char *what, size_t room, int64_t *values,
                          size_t *out_count, struct error *err);
