@@ -65,7 +65,9 @@ struct plan_facts {
     int64_t predicted_us; /* moving average of measured run time; -1: never ran */
 };
 void plan_read(const struct plan *plan, struct plan_facts *out_facts);
-/* Shapes of the outputs; a bound where `*out_bound` (per output, may be NULL). */
+/* Shapes of the outputs; a bound where `*out_bound` (per output, may be NULL).  SHAPE_UNKNOWN
+ * dimensions where only the run can tell, see run_place_fn; rank 0 with *out_bound where not even
+ * the rank is known. */
 const struct shape *plan_output_shapes(const struct plan *plan, const bool **out_bound);
 
 /* One tensor bound from outside.  Host or device memory as the device wants it (CPU: host). */
@@ -77,17 +79,25 @@ struct run_buffer {
 /* Asks for more arena bytes between segments (admission again); STATUS_NO_MEMORY ends the run. */
 typedef enum status (*run_admit_fn)(void *arg, uint64_t total_bytes);
 
+/* Memory for an output whose shape no plan could tell beforehand (a dimension of
+ * plan_output_shapes() is SHAPE_UNKNOWN, behind If or NonZero): called once its shape is known, with
+ * the dense bytes.  NULL ends the run with STATUS_NO_MEMORY. */
+typedef void *(*run_place_fn)(void *arg, size_t output, const struct shape *shape, size_t bytes);
+
 struct run {
     struct device_lane *lane;
     struct lane_arena *arena;
     size_t inputs;
     const struct run_buffer *in; /* in the plan's shapes, dense; read only */
     size_t outputs;
-    struct run_buffer *out; /* data NULL: not wanted.  Room for plan_output_shapes() each */
-    struct shape *out_shapes; /* out: true shapes; may be NULL when none is a bound */
+    struct run_buffer *out; /* data NULL: not wanted (or asked of `place`).  Room for
+                               plan_output_shapes() each */
+    struct shape *out_shapes; /* out: true shapes; may be NULL when none is a bound or unknown */
     const atomic_bool *cancelled; /* looked at between steps; may be NULL */
     run_admit_fn admit;           /* may be NULL: always yes */
     void *admit_arg;
+    run_place_fn place; /* fills out[i] that had no room; NULL: such outputs end in STATUS_INVALID */
+    void *place_arg;
     struct string_heap *strings; /* for STRING outputs: must outlive their use.  May be NULL */
     int64_t *step_ns; /* profile: adds each step's time; room for plan_facts.steps.  May be NULL */
 };

@@ -76,7 +76,12 @@ struct graph {
     struct value **out;
     const char *name;
     /* A sub-graph (If) may use values of the graph around it by these: captured[i] of this graph
-     * stands for outer[i] there.  Both of length `captures`; 0 for a whole model. */
+     * stands for outer[i] there.  Both of length `captures`; 0 for a whole model.
+     *
+     * The node that holds sub-graphs has, behind its own inputs, one input for each captured value:
+     * those of its first sub-graph attribute in order, then those of the next (If: cond, then_branch's,
+     * else_branch's).  These inputs, not `outer`, are what survives graph_clone() and
+     * graph_replace_value(); `outer` serves the reader only.  Captured values are not in `in`. */
     size_t captures;
     struct value **captured;
     struct value **outer;

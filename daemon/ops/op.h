@@ -86,7 +86,9 @@ enum op_flag {
     OP_VIEW = 1 << 1,            /* out[0] holds the very elements of in[0] in the same order */
     OP_DATA_DEPENDENT = 1 << 2,  /* some output shape depends on values even when all inputs do not */
     OP_NOT_DETERMINISTIC = 1 << 3, /* never folded, never merged (random numbers) */
-    OP_INTERNAL = 1 << 4         /* made by passes; never read from a file */
+    OP_INTERNAL = 1 << 4,        /* made by passes; never read from a file */
+    OP_SHAPE_ONLY = 1 << 5       /* reads only the shapes of its inputs (Shape, Size): its kernel runs
+                                    with in[i] NULL when a plan is made */
 };
 
 struct op_def {
