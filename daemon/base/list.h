@@ -53,13 +53,13 @@ static inline struct list *list_first(const struct list *list)
     return list_is_empty(list) ? NULL : list->next;
 }
 
-#define LIST_FIRST(list, type, member)                                                             \
-    (list_is_empty(list) ? NULL : CONTAINER_OF((list)->next, type, member))
+#define LIST_FIRST(head, type, member)                                                             \
+    (list_is_empty(head) ? NULL : CONTAINER_OF((head)->next, type, member))
 
 /* `item` may be removed inside the loop. */
-#define LIST_FOR_EACH(item, list, type, member)                                                    \
-    for (struct list *next_ = (list)->next->next, *link_ = (list)->next;                           \
-         link_ != (list) && (item = CONTAINER_OF(link_, type, member), true);                      \
+#define LIST_FOR_EACH(item, head, type, member)                                                    \
+    for (struct list *link_ = (head)->next, *next_ = link_->next;                                  \
+         link_ != (head) && (item = CONTAINER_OF(link_, type, member), true);                      \
          link_ = next_, next_ = next_->next)
 
 #endif

@@ -75,27 +75,34 @@ struct graph {
     size_t outputs;
     struct value **out;
     const char *name;
-    /* A sub-graph (If) may use values of the graph around it by these: captured[i] of this graph
-     * stands for outer[i] there.  Both of length `captures`; 0 for a whole model.
-     *
-     * The node that holds sub-graphs has, behind its own inputs, one input for each captured value:
-     * those of its first sub-graph attribute in order, then those of the next (If: cond, then_branch's,
-     * else_branch's).  These inputs, not `outer`, are what survives graph_clone() and
-     * graph_replace_value(); `outer` serves the reader only.  Captured values are not in `in`. */
-    size_t captures;
+    /* What a sub-graph (If) uses of the graph around it.  Inside, captured[i] is fed like an input
+     * (is_input is set).  Outside, the node that owns the sub-graphs lists the values they stand for
+     * as further inputs behind its own: first those of its first ATTR_GRAPH attribute in the order
+     * of `captured`, then those of the next; so use counts and lifetimes need no special case.
+     * Outer constants are never captured: the sub-graph has its own value of the same constant. */
+    size_t captures; /* 0 for a whole model */
     struct value **captured;
-    struct value **outer;
+    /* Sub-graphs named by attributes of this graph's nodes; destroyed with it.  A clone has none:
+     * its attributes name those of the graph it was made from. */
+    struct graph *children;
+    struct graph *next_child;
 };
 
 /* NULL when malloc refuses. */
 struct graph *graph_create(void);
 void graph_destroy(struct graph *graph); /* NULL is fine */
-/* A deep copy (constants shared, attributes copied flat); NULL when malloc refuses.
- * Value ids and names are kept. */
+/* A deep copy, NULL when malloc refuses.  Value ids are kept; constants are shared.  Attributes are
+ * copied flat, names not at all: what they point to is the original's, which must outlive the clone. */
 struct graph *graph_clone(const struct graph *graph);
+/* Adopts a sub-graph, see `children`. */
+void graph_adopt(struct graph *graph, struct graph *child);
 
 struct value *graph_add_value(struct graph *graph, const char *name);
-struct value *graph_add_constant(struct graph *graph, const char *name, struct constant *constant); /* adopts */
+struct value *graph_add_constant(struct graph *graph, const char *name, struct constant *constant); /* adopts, also on failure */
+/* Lists of the graph's own; mark the values and count the outputs' uses.  Call each once. */
+MUST_CHECK enum status graph_set_inputs(struct graph *graph, size_t count, struct value *const *in);
+MUST_CHECK enum status graph_set_outputs(struct graph *graph, size_t count, struct value *const *out);
+MUST_CHECK enum status graph_set_captures(struct graph *graph, size_t count, struct value *const *in);
 /* Appends (before == NULL) or inserts a node; attrs of op->attrs_size zeroed bytes.  The in and out
  * arrays are zeroed: fill them with node_set_input() and node_set_output().  NULL: malloc refused. */
 struct node *graph_add_node(struct graph *graph, struct node *before, const struct op_def *op,
@@ -104,7 +111,9 @@ void node_set_input(struct node *node, size_t index, struct value *value); /* NU
 void node_set_output(struct node *node, size_t index, struct value *value);
 /* Makes room for more inputs; STATUS_NO_MEMORY leaves the node as it was. */
 MUST_CHECK enum status node_grow_inputs(struct graph *graph, struct node *node, size_t inputs);
-/* Everything that used `old` uses `new` from now on, graph outputs included (the name follows). */
+/* Everything that used `old` uses `new` from now on, graph outputs included (the name follows).
+ * STATUS_PRECONDITION, and nothing changed, when `old` is a graph output and `new` already is a
+ * border of its own (input or output): two names cannot share a value. */
 MUST_CHECK enum status graph_replace_value(struct graph *graph, struct value *old, struct value *new);
 /* The node is gone; its outputs keep no producer. */
 void graph_remove_node(struct graph *graph, struct node *node);
@@ -114,7 +123,9 @@ void graph_remove_dead(struct graph *graph);
 struct node *graph_single_user(const struct graph *graph, const struct value *value);
 
 /* Infers dtype and shape of the node's outputs from its inputs (with op->infer and checks of count
- * and dtype).  The error names node, operator and reason. */
+ * and dtype).  The error names node, operator and reason.  STATUS_PRECONDITION: an input's shape, or
+ * the value of one that decides a shape (op->value_inputs), is not known yet; operators flagged
+ * OP_DATA_DEPENDENT are asked without such a value. */
 MUST_CHECK enum status graph_infer_node(struct graph *graph, struct node *node, struct error *err);
 
 /* Walks the structure: order, producers, user counts.  False with a reason for the debugger. */
