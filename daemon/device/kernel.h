@@ -87,7 +87,8 @@ enum kernel_flag {
     KERNEL_IN_PLACE_1 = 1 << 1, /* … of in[1] */
     KERNEL_IN_PLACE_LAST = 1 << 2, /* … of the last input (a fused residual) */
     KERNEL_STRIDED = 1 << 3,  /* honours outer_stride of in[0] and out[0] */
-    KERNEL_BATCH_INEXACT = 1 << 4 /* cannot keep "same row, same bits" (a scale over all rows …) */
+    KERNEL_BATCH_INEXACT = 1 << 4, /* cannot keep "same row, same bits" (a scale over all rows …) */
+    KERNEL_LAYOUT_CHANGE = 1 << 5 /* reorder: in[0] and out[0] may have any two layouts of `layouts` */
 };
 
 struct kernel {
@@ -97,6 +98,12 @@ struct kernel {
      * All activations of a step share one layout, but for `layout_change` kernels (reorder).
      * Operands of other ranks, and constants, are always PLAIN.  0 means PLAIN only. */
     uint32_t layouts;
+    /* Exceptions, 0 for none.  in[0] alone may also come in one of `in_layouts` while everything else
+     * of the step has one of `layouts` (a first convolution: 3 plain channels in, blocked out).  When
+     * `out_layouts` is not 0, out[0] has one of those instead, whatever the inputs have (a global
+     * pool: blocked in, plain [N,C,1,1] out).  refuses() sees the layouts and has the last word. */
+    uint32_t in_layouts;
+    uint32_t out_layouts;
     /* NULL when it can do it, else why not (borrowed text).  Cheap; called before prepare. */
     const char *(*refuses)(const struct kernel_call *call);
     enum status (*prepare)(struct kernel_prepare *prepare, struct error *err); /* NULL: nothing to do */

@@ -1,0 +1,33 @@
+/* The threads of a lane working on one kernel: the only place that knows OpenMP.
+ *
+ * A kernel splits its work so that no result depends on how many members there are.  Work of less
+ * than some ten microseconds should not be split at all: pass team_size()'s answer.
+ */
+#ifndef DEVICE_CPU_TEAM_H
+#define DEVICE_CPU_TEAM_H
+
+#include <stddef.h>
+
+typedef void (*team_fn)(void *arg, unsigned member, unsigned members);
+
+/* Calls fn on `threads` members at once (maybe fewer, never more) and waits for all.  One thread:
+ * a plain call. */
+void team_run(unsigned threads, team_fn fn, void *arg);
+/* Inside fn: waits for the other members. */
+void team_barrier(void);
+
+/* How many of `threads` are worth waking for so many nanoseconds of work. */
+static inline unsigned team_size(unsigned threads, double nanoseconds)
+{
+    return nanoseconds < 8000 ? 1 : threads;
+}
+
+/* Member's share [*from, *to) of `count` things. */
+static inline void team_share(size_t count, unsigned member, unsigned members, size_t *from,
+                              size_t *to)
+{
+    *from = count * member / members;
+    *to = count * (member + 1) / members;
+}
+
+#endif

@@ -1,0 +1,167 @@
+/* Addresses are reserved with PROT_NONE and MAP_NORESERVE, which costs nothing; commit makes pages
+ * accessible (the system fills them with zeros at first touch), decommit drops them with
+ * MADV_DONTNEED and shuts them again, so that a stray access faults instead of growing the process.
+ *
+ * query: what /proc/meminfo calls available, or what the tightest cgroup above us leaves. */
+#include "device/host_source.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { PAGE_BYTES = 4096, LARGE_PAGE_BYTES = 2 << 20 };
+
+/* A range that may hold large pages starts at a multiple of their size. */
+static enum status reserve(struct mem_source *source, size_t bytes, void **out_base)
+{
+    size_t slack = bytes >= LARGE_PAGE_BYTES ? LARGE_PAGE_BYTES : 0;
+    char *base, *start;
+
+    (void)source;
+    if (bytes == 0 || bytes > SIZE_MAX / 2)
+        return STATUS_INVALID;
+    base = mmap(NULL, bytes + slack, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (base == MAP_FAILED)
+        return STATUS_NO_MEMORY;
+    start = base;
+    if (slack > 0) {
+        size_t ahead = (LARGE_PAGE_BYTES - (uintptr_t)base % LARGE_PAGE_BYTES) % LARGE_PAGE_BYTES;
+
+        start = base + ahead;
+        if (ahead > 0)
+            munmap(base, ahead);
+        if (slack > ahead)
+            munmap(start + bytes, slack - ahead);
+        (void)madvise(start, bytes, MADV_HUGEPAGE); /* a wish: not every kernel has them */
+    }
+    *out_base = start;
+    return STATUS_OK;
+}
+
+static void release(struct mem_source *source, void *base, size_t bytes)
+{
+    (void)source;
+    munmap(base, bytes);
+}
+
+static enum status commit(struct mem_source *source, void *base, size_t bytes)
+{
+    (void)source;
+    if (bytes == 0)
+        return STATUS_OK;
+    return mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0 ? STATUS_OK : STATUS_NO_MEMORY;
+}
+
+static void decommit(struct mem_source *source, void *base, size_t bytes)
+{
+    (void)source;
+    if (bytes == 0)
+        return;
+    (void)madvise(base, bytes, MADV_DONTNEED);
+    (void)mprotect(base, bytes, PROT_NONE);
+}
+
+/* The number in a one-line file such as memory.max; false for "max" and for no file. */
+static bool read_number(const char *path, uint64_t *out_number)
+{
+    FILE *file = fopen(path, "re");
+    bool found;
+
+    if (file == NULL)
+        return false;
+    found = fscanf(file, "%" SCNu64, out_number) == 1;
+    fclose(file);
+    return found;
+}
+
+/* A line "key  1234 …" of a file of such lines; false when it is not there. */
+static bool read_field(const char *path, const char *key, uint64_t *out_number)
+{
+    FILE *file = fopen(path, "re");
+    char line[256];
+    size_t length = strlen(key);
+    bool found = false;
+
+    if (file == NULL)
+        return false;
+    while (!found && fgets(line, sizeof(line), file) != NULL)
+        found =
+            strncmp(line, key, length) == 0 && sscanf(line + length, " %" SCNu64, out_number) == 1;
+    fclose(file);
+    return found;
+}
+
+/* Our cgroup's folder (version 2), without a slash at the end; false where there is none. */
+static bool own_cgroup(char *path, size_t room)
+{
+    FILE *file = fopen("/proc/self/cgroup", "re");
+    char line[2048];
+    bool found = false;
+
+    if (file == NULL)
+        return false;
+    while (!found && fgets(line, sizeof(line), file) != NULL) {
+        if (strncmp(line, "0::", 3) != 0)
+            continue;
+        line[strcspn(line, "\n")] = '\0';
+        found = (size_t)snprintf(path, room, "/sys/fs/cgroup%s", line + 3) < room;
+    }
+    fclose(file);
+    for (size_t end = found ? strlen(path) : 0; end > 0 && path[end - 1] == '/'; end--)
+        path[end - 1] = '\0';
+    return found;
+}
+
+static void limit_by_cgroup(const char *folder, uint64_t *free_bytes, uint64_t *total_bytes)
+{
+    char path[2304];
+    uint64_t max, current, reclaimable = 0, left;
+
+    snprintf(path, sizeof(path), "%s/memory.max", folder);
+    if (!read_number(path, &max))
+        return;
+    snprintf(path, sizeof(path), "%s/memory.current", folder);
+    if (!read_number(path, &current))
+        return;
+    snprintf(path, sizeof(path), "%s/memory.stat", folder);
+    (void)read_field(path, "inactive_file", &reclaimable);
+    current -= reclaimable < current ? reclaimable : current;
+    left = max > current ? max - current : 0;
+    if (left < *free_bytes)
+        *free_bytes = left;
+    if (max < *total_bytes)
+        *total_bytes = max;
+}
+
+static enum status query(struct mem_source *source, uint64_t *out_free, uint64_t *out_total)
+{
+    uint64_t available, total;
+    char folder[2048];
+
+    (void)source;
+    if (!read_field("/proc/meminfo", "MemAvailable:", &available) ||
+        !read_field("/proc/meminfo", "MemTotal:", &total))
+        return STATUS_UNSUPPORTED;
+    available *= 1024; /* both are in KiB */
+    total *= 1024;
+    if (own_cgroup(folder, sizeof(folder)))
+        for (char *slash; strlen(folder) > strlen("/sys/fs/cgroup"); *slash = '\0') {
+            limit_by_cgroup(folder, &available, &total);
+            slash = strrchr(folder, '/');
+        }
+    *out_free = available;
+    *out_total = total;
+    return STATUS_OK;
+}
+
+static const struct mem_source_ops ops = {
+    .reserve = reserve, .release = release, .commit = commit, .decommit = decommit, .query = query};
+
+struct mem_source *host_source(void)
+{
+    static struct mem_source source = {&ops, PAGE_BYTES};
+
+    return &source;
+}

@@ -1,0 +1,213 @@
+#include "device/weights.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ALIGNMENT = 64,
+    CHUNK_BYTES = 4 << 20, /* addresses only; a larger piece gets a chunk of its own size */
+    BUCKETS = 64
+};
+
+struct chunk {
+    struct chunk *next;
+    char *base;
+    size_t reserved_bytes;
+    size_t committed_bytes;
+    size_t used_bytes;
+};
+
+struct piece {
+    struct piece *next; /* in its bucket */
+    const void *key;
+    void *packed;
+    size_t bytes;
+    char format[];
+};
+
+struct weights_cache {
+    pthread_mutex_t lock;
+    struct mem_source *source;
+    struct ledger_account *account;
+    struct chunk *chunks; /* the one being filled first */
+    struct piece *buckets[BUCKETS];
+    size_t committed_bytes;
+};
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+static size_t bucket_of(const void *key)
+{
+    return ((uintptr_t)key >> 5) * UINT64_C(0x9E3779B97F4A7C15) >> 58;
+}
+
+enum status weights_cache_create(struct mem_source *source, struct ledger_account *account,
+                                 struct weights_cache **out_cache)
+{
+    struct weights_cache *cache = calloc(1, sizeof(*cache));
+
+    if (cache == NULL)
+        return STATUS_NO_MEMORY;
+    pthread_mutex_init(&cache->lock, NULL);
+    cache->source = source;
+    cache->account = account;
+    *out_cache = cache;
+    return STATUS_OK;
+}
+
+static void chunk_destroy(struct weights_cache *cache, struct chunk *chunk)
+{
+    struct mem_source *source = cache->source;
+
+    if (chunk->committed_bytes > 0)
+        source->ops->decommit(source, chunk->base, chunk->committed_bytes);
+    source->ops->release(source, chunk->base, chunk->reserved_bytes);
+    free(chunk);
+}
+
+void weights_cache_destroy(struct weights_cache *cache)
+{
+    if (cache == NULL)
+        return;
+    for (struct chunk *chunk = cache->chunks, *next; chunk != NULL; chunk = next) {
+        next = chunk->next;
+        chunk_destroy(cache, chunk);
+    }
+    if (cache->account != NULL)
+        ledger_sub(cache->account, cache->committed_bytes);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct piece *piece = cache->buckets[i], *next; piece != NULL; piece = next) {
+            next = piece->next;
+            free(piece);
+        }
+    pthread_mutex_destroy(&cache->lock);
+    free(cache);
+}
+
+size_t weights_cache_bytes(const struct weights_cache *cache)
+{
+    return cache->committed_bytes;
+}
+
+static enum status chunk_create(struct weights_cache *cache, size_t bytes, struct chunk **out_chunk)
+{
+    struct mem_source *source = cache->source;
+    struct chunk *chunk = calloc(1, sizeof(*chunk));
+    void *base;
+
+    if (chunk == NULL)
+        return STATUS_NO_MEMORY;
+    chunk->reserved_bytes = round_up(bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES, source->page_bytes);
+    if (source->ops->reserve(source, chunk->reserved_bytes, &base) != STATUS_OK) {
+        free(chunk);
+        return STATUS_NO_MEMORY;
+    }
+    chunk->base = base;
+    *out_chunk = chunk;
+    return STATUS_OK;
+}
+
+/* Books and commits what the chunk lacks for `bytes` more. */
+static enum status chunk_grow(struct weights_cache *cache, struct chunk *chunk, size_t bytes)
+{
+    struct mem_source *source = cache->source;
+    size_t wanted = round_up(chunk->used_bytes + bytes, source->page_bytes);
+    size_t more = wanted > chunk->committed_bytes ? wanted - chunk->committed_bytes : 0;
+
+    if (more == 0)
+        return STATUS_OK;
+    if (cache->account != NULL)
+        TRY(ledger_add(cache->account, more));
+    if (source->ops->commit(source, chunk->base + chunk->committed_bytes, more) != STATUS_OK) {
+        if (cache->account != NULL)
+            ledger_sub(cache->account, more);
+        return STATUS_NO_MEMORY;
+    }
+    chunk->committed_bytes = wanted;
+    cache->committed_bytes += more;
+    return STATUS_OK;
+}
+
+static enum status take(struct weights_cache *cache, size_t bytes, void **out_packed)
+{
+    struct chunk *chunk = cache->chunks;
+    bool fits = chunk != NULL && bytes <= chunk->reserved_bytes - chunk->used_bytes;
+
+    if (!fits)
+        TRY(chunk_create(cache, bytes, &chunk));
+    if (chunk_grow(cache, chunk, bytes) != STATUS_OK) {
+        if (!fits)
+            chunk_destroy(cache, chunk);
+        return STATUS_NO_MEMORY;
+    }
+    *out_packed = chunk->base + chunk->used_bytes;
+    chunk->used_bytes += bytes;
+    if (fits)
+        return STATUS_OK;
+    if (bytes > CHUNK_BYTES / 2 && cache->chunks != NULL) { /* full at once: go on with the other */
+        chunk->next = cache->chunks->next;
+        cache->chunks->next = chunk;
+    } else {
+        chunk->next = cache->chunks;
+        cache->chunks = chunk;
+    }
+    return STATUS_OK;
+}
+
+static struct piece *find(const struct weights_cache *cache, const void *key, const char *format)
+{
+    struct piece *piece = cache->buckets[bucket_of(key)];
+
+    while (piece != NULL && (piece->key != key || strcmp(piece->format, format) != 0))
+        piece = piece->next;
+    return piece;
+}
+
+static enum status make(struct weights_cache *cache, const void *key, const char *format,
+                        size_t bytes, struct piece **out_piece)
+{
+    size_t room = bytes > 0 ? round_up(bytes, ALIGNMENT) : ALIGNMENT;
+    size_t length = strlen(format) + 1;
+    struct piece *piece = malloc(sizeof(*piece) + length);
+
+    if (piece == NULL)
+        return STATUS_NO_MEMORY;
+    if (bytes > SIZE_MAX / 4 || take(cache, room, &piece->packed) != STATUS_OK) {
+        free(piece);
+        return STATUS_NO_MEMORY;
+    }
+    piece->key = key;
+    piece->bytes = bytes;
+    memcpy(piece->format, format, length);
+    piece->next = cache->buckets[bucket_of(key)];
+    cache->buckets[bucket_of(key)] = piece;
+    *out_piece = piece;
+    return STATUS_OK;
+}
+
+enum status weights_share(struct weights_cache *cache, const void *key, const char *format,
+                          size_t bytes, void **out_packed, bool *out_is_new)
+{
+    enum status status = STATUS_OK;
+    struct piece *piece;
+    bool is_new = false;
+
+    pthread_mutex_lock(&cache->lock);
+    piece = find(cache, key, format);
+    if (piece == NULL) {
+        status = make(cache, key, format, bytes, &piece);
+        is_new = true;
+    } else if (piece->bytes != bytes) {
+        status = STATUS_INTERNAL; /* two kernels gave one name to different things */
+    }
+    pthread_mutex_unlock(&cache->lock);
+    if (status != STATUS_OK)
+        return status;
+    *out_packed = piece->packed;
+    *out_is_new = is_new;
+    return STATUS_OK;
+}

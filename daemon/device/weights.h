@@ -1,0 +1,25 @@
+/* Packed weights of one model: found by (constant, format), made once, shared by all its plans.
+ *
+ * Memory comes from the device's mem_source in chunks that are committed page by page as they fill,
+ * and is booked in the account given.  Pieces are never given back one by one: they live as long as
+ * the model.
+ *
+ * Threads: any for weights_share() itself; but a piece that is new must be filled before another
+ * plan of the same model is prepared, so the network prepares one plan at a time.  For the same
+ * reason a kernel fills a new piece at once, before anything that may fail.
+ */
+#ifndef DEVICE_WEIGHTS_H
+#define DEVICE_WEIGHTS_H
+
+#include "device/kernel.h"
+#include "memory/ledger.h"
+
+/* `source` and `account` must outlive it.  `account` may be NULL: nothing is booked. */
+MUST_CHECK enum status weights_cache_create(struct mem_source *source,
+                                            struct ledger_account *account,
+                                            struct weights_cache **out_cache);
+/* Gives every byte back.  NULL is fine. */
+void weights_cache_destroy(struct weights_cache *cache);
+size_t weights_cache_bytes(const struct weights_cache *cache); /* committed */
+
+#endif
