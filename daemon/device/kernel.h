@@ -69,6 +69,8 @@ struct kernel_prepare {
 
 /* Strings made while running: owned by the run, gone with it. */
 struct string_heap;
+struct string_heap *string_heap_create(void); /* NULL when malloc refuses */
+void string_heap_destroy(struct string_heap *heap); /* NULL is fine */
 /* Room for `size` bytes, or NULL when memory is short. */
 char *string_heap_take(struct string_heap *heap, size_t size);
 
