@@ -81,7 +81,9 @@ typedef enum status (*run_admit_fn)(void *arg, uint64_t total_bytes);
 
 /* Memory for an output whose shape no plan could tell beforehand (a dimension of
  * plan_output_shapes() is SHAPE_UNKNOWN, behind If or NonZero): called once its shape is known, with
- * the dense bytes.  NULL ends the run with STATUS_NO_MEMORY. */
+ * the dense bytes, for outputs bound with data NULL and bytes RUN_PLACE.  NULL ends the run with
+ * STATUS_NO_MEMORY. */
+#define RUN_PLACE SIZE_MAX
 typedef void *(*run_place_fn)(void *arg, size_t output, const struct shape *shape, size_t bytes);
 
 struct run {
@@ -90,13 +92,13 @@ struct run {
     size_t inputs;
     const struct run_buffer *in; /* in the plan's shapes, dense; read only */
     size_t outputs;
-    struct run_buffer *out; /* data NULL: not wanted (or asked of `place`).  Room for
-                               plan_output_shapes() each */
+    struct run_buffer *out; /* data NULL: not wanted, or asked of `place` when bytes is RUN_PLACE.
+                               Else room for plan_output_shapes() each */
     struct shape *out_shapes; /* out: true shapes; may be NULL when none is a bound or unknown */
     const atomic_bool *cancelled; /* looked at between steps; may be NULL */
     run_admit_fn admit;           /* may be NULL: always yes */
     void *admit_arg;
-    run_place_fn place; /* fills out[i] that had no room; NULL: such outputs end in STATUS_INVALID */
+    run_place_fn place; /* NULL: such outputs end in STATUS_INVALID */
     void *place_arg;
     struct string_heap *strings; /* for STRING outputs: must outlive their use.  May be NULL */
     int64_t *step_ns; /* profile: adds each step's time; room for plan_facts.steps.  May be NULL */
