@@ -1,8 +1,8 @@
 /* Pooled host buffers for request and response bodies, under one byte budget (HostLimit=).
  *
- * Big buffers come from mmap, never from malloc (glibc trims and refaults them), in power-of-two and
- * 1.5 x classes; a few of each are kept.  Waiting for room is the caller's affair.
- * Threads: any.
+ * Big buffers come from mmap, never from malloc (glibc trims and refaults them), in power-of-two
+ * and 1.5 x classes; a few of each are kept.  Waiting for room is the caller's affair. Threads:
+ * any.
  */
 #ifndef MEMORY_HOST_POOL_H
 #define MEMORY_HOST_POOL_H
@@ -26,7 +26,8 @@ void host_pool_destroy(struct host_pool *pool); /* every buffer must be back; NU
 void host_pool_set_limit(struct host_pool *pool, uint64_t limit_bytes);
 /* 64-byte aligned.  STATUS_NO_MEMORY when the budget or the system refuses: nothing changed. */
 MUST_CHECK enum status host_pool_take(struct host_pool *pool, size_t bytes, void **out_buffer);
-void host_pool_give(struct host_pool *pool, void *buffer, size_t bytes); /* `bytes` as taken; NULL is fine */
+void host_pool_give(struct host_pool *pool, void *buffer,
+                    size_t bytes); /* `bytes` as taken; NULL is fine */
 /* Gives kept buffers back to the system; returns bytes freed. */
 size_t host_pool_trim(struct host_pool *pool, size_t keep_bytes);
 void host_pool_read(struct host_pool *pool, struct host_pool_stats *out_stats);

@@ -7,8 +7,8 @@
  * trim is: take the memory away behind [keep, high).  Addresses never move.
  *
  * Ownership: owned by the lane; its bytes are booked in the ledger account it is given.
- * Threads:   begin/end by whoever runs a batch in the lane; trim by any thread at any time, it never
- *            touches bytes of a running batch.
+ * Threads:   begin/end by whoever runs a batch in the lane; trim by any thread at any time, it
+ * never touches bytes of a running batch.
  */
 #ifndef MEMORY_LANE_ARENA_H
 #define MEMORY_LANE_ARENA_H
@@ -31,7 +31,8 @@ MUST_CHECK enum status lane_arena_begin(struct lane_arena *arena, size_t bytes, 
 MUST_CHECK enum status lane_arena_extend(struct lane_arena *arena, size_t bytes);
 /* The batch is over: everything is cached now. */
 void lane_arena_end(struct lane_arena *arena);
-/* Gives memory back until at most `keep_bytes` (or what is in use) stay behind it; returns bytes freed. */
+/* Gives memory back until at most `keep_bytes` (or what is in use) stay behind it; returns bytes
+ * freed. */
 size_t lane_arena_trim(struct lane_arena *arena, size_t keep_bytes);
 size_t lane_arena_committed(const struct lane_arena *arena);
 size_t lane_arena_used(const struct lane_arena *arena);

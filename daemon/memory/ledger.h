@@ -1,15 +1,15 @@
 /* Who holds how many bytes of the device: every byte has a kind and an owner.
  *
  *   budget ≥ reserved = allocated + cached            (stat names follow PyTorch's memory_stats)
- *   reserved   held from the device: weights, lane arenas (their committed part), workspaces, io, fixed
- *   allocated  in use by something alive
- *   cached     committed in arenas but idle: reclaimable at once
- *   planned    sum of the peaks of everything admitted (reservations)
+ *   reserved   held from the device: weights, lane arenas (their committed part), workspaces, io,
+ * fixed allocated  in use by something alive cached     committed in arenas but idle: reclaimable
+ * at once planned    sum of the peaks of everything admitted (reservations)
  *
  * Invariants, checked by ledger_is_valid() in debug builds and tests:
- *   I1 planned + weights + fixed ≤ budget   I2 reserved ≤ budget
+ *   I1 planned + pinned ≤ budget, pinned = weights, workspaces, io and fixed   I2 reserved ≤ budget
  *   I3 a reservation is taken whole before the start and released once
  *   I4 a batch's measured high water ≤ its plan (counted in plan_violations)
+ * A budget lowered below what is held (live reload) refuses all growth until enough has left.
  * Threads: any; one short lock.
  */
 #ifndef MEMORY_LEDGER_H
@@ -21,7 +21,15 @@
 #include "base/list.h"
 #include "base/status.h"
 
-enum mem_kind { MEM_WEIGHTS, MEM_ACTIVATION, MEM_WORKSPACE, MEM_IO, MEM_FIXED, MEM_CACHED, MEM_KINDS };
+enum mem_kind {
+    MEM_WEIGHTS,
+    MEM_ACTIVATION,
+    MEM_WORKSPACE,
+    MEM_IO,
+    MEM_FIXED,
+    MEM_CACHED,
+    MEM_KINDS
+};
 const char *mem_kind_name(enum mem_kind kind); /* "weights" … */
 
 struct ledger;
@@ -52,12 +60,27 @@ struct ledger_entry { /* one account, for "why is memory held" */
 MUST_CHECK enum status ledger_create(uint64_t budget_bytes, struct ledger **out_ledger);
 void ledger_destroy(struct ledger *ledger); /* every account must be closed */
 void ledger_set_budget(struct ledger *ledger, uint64_t budget_bytes);
+/* Reservations are rounded up to a multiple of this (arenas call it with their source's page), so
+ * that what was admitted can be committed.  Only grows; no reservation may be held while it does.
+ */
+void ledger_set_page(struct ledger *ledger, uint64_t page_bytes);
 
 MUST_CHECK enum status ledger_open(struct ledger *ledger, const char *owner, enum mem_kind kind,
                                    struct ledger_account **out_account);
-void ledger_close(struct ledger_account *account); /* gives back what it still holds; NULL is fine */
-/* Books bytes held from the device.  STATUS_NO_MEMORY when the budget would be passed: nothing changed. */
+void ledger_close(
+    struct ledger_account *account); /* gives back what it still holds; NULL is fine */
+/* How an arena (an account of MEM_ACTIVATION) gives back about `bytes` of what it caches; returns
+ * what it gave.  Called by any thread, without the ledger's lock; must not call ledger_add(). */
+typedef uint64_t (*ledger_reclaim_fn)(void *arg, uint64_t bytes);
+void ledger_set_reclaim(struct ledger_account *account, ledger_reclaim_fn reclaim, void *arg);
+/* Books bytes held from the device; an arena's count as cached until ledger_set_used().  What fits
+ * but for the cache of arenas makes them give it back first.  STATUS_NO_MEMORY when the budget
+ * would be passed all the same (for an arena: beside what is pinned and used, for others: beside
+ * what is pinned and planned): nothing is booked. */
 MUST_CHECK enum status ledger_add(struct ledger_account *account, uint64_t bytes);
+/* Asks arenas for cached bytes although the budget has room (the device refused); returns what
+ * came. */
+uint64_t ledger_reclaim(struct ledger *ledger, uint64_t bytes);
 void ledger_sub(struct ledger_account *account, uint64_t bytes);
 uint64_t ledger_account_bytes(const struct ledger_account *account);
 /* The part of an arena's held bytes in use now (0: all cached). */
@@ -65,9 +88,10 @@ void ledger_set_used(struct ledger_account *account, uint64_t used_bytes, int64_
 
 /* Reserves the planned peak of a batch.  STATUS_NO_MEMORY: does not fit beside what is planned and
  * pinned; *out_available (may be NULL) then says what there was. */
-MUST_CHECK enum status ledger_reserve(struct ledger *ledger, uint64_t bytes, uint64_t *out_available);
+MUST_CHECK enum status ledger_reserve(struct ledger *ledger, uint64_t bytes,
+                                      uint64_t *out_available);
 void ledger_unreserve(struct ledger *ledger, uint64_t bytes);
-/* Largest reservation that could ever succeed with the weights held now: budget − weights − fixed. */
+/* Largest reservation that could ever succeed with the weights held now: budget − pinned. */
 uint64_t ledger_ceiling(struct ledger *ledger);
 void ledger_count_violation(struct ledger *ledger);
 

@@ -20,13 +20,15 @@ struct mem_source {
 struct mem_source_ops {
     /* An address range without memory behind it. */
     enum status (*reserve)(struct mem_source *source, size_t bytes, void **out_base);
-    void (*release)(struct mem_source *source, void *base, size_t bytes); /* decommits what is left */
+    void (*release)(struct mem_source *source, void *base,
+                    size_t bytes); /* decommits what is left */
     /* Puts memory behind [base, base + bytes), both multiples of page_bytes.  STATUS_NO_MEMORY
      * leaves the range without memory. */
     enum status (*commit)(struct mem_source *source, void *base, size_t bytes);
     /* Gives it back to the device: resident memory really falls. */
     void (*decommit)(struct mem_source *source, void *base, size_t bytes);
-    /* What the device has free for anyone, and in all.  STATUS_UNSUPPORTED where it cannot be told. */
+    /* What the device has free for anyone, and in all.  STATUS_UNSUPPORTED where it cannot be told.
+     */
     enum status (*query)(struct mem_source *source, uint64_t *out_free, uint64_t *out_total);
 };
 

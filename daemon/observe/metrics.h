@@ -1,9 +1,9 @@
 /* Numbers for Prometheus (text format 0.0.4): rows in metrics.def, labels per series.
  *
- * A histogram or counter object is embedded where it is counted (a model's statistics, the governor)
- * and written out by whoever owns it through metrics_write_*(); nothing is registered globally, so a
- * model that goes takes its series with it.
- * Threads: counters and histograms are atomic; writing is by one thread into its own buffer.
+ * A histogram or counter object is embedded where it is counted (a model's statistics, the
+ * governor) and written out by whoever owns it through metrics_write_*(); nothing is registered
+ * globally, so a model that goes takes its series with it. Threads: counters and histograms are
+ * atomic; writing is by one thread into its own buffer.
  */
 #ifndef OBSERVE_METRICS_H
 #define OBSERVE_METRICS_H

@@ -1,0 +1,238 @@
+/* A lane's activation memory: two marks, `used` and `high`, over a range of addresses.
+ *
+ * Only the batch that runs in the lane raises `high`, any thread may lower it down to `used`.  So a
+ * begin first raises `used` under the lock (from then on nobody takes anything below it), then
+ * books and commits what is missing without the lock: booking may have to trim other lanes, and a
+ * commit takes as long as the device likes.  A trim lowers `high` under the lock and unmaps without
+ * it; a begin that must grow into the part being unmapped waits for it.
+ */
+#include "memory/lane_arena.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+struct lane_arena {
+    struct mem_source *source;
+    struct ledger *ledger;
+    struct ledger_account *account;
+    char *base;
+    size_t range; /* whole pages */
+    pthread_mutex_t lock;
+    pthread_cond_t trimmed; /* is_trimming fell */
+    size_t used;            /* bytes the running batch asked for; 0: none runs */
+    size_t high;            /* committed bytes, whole pages */
+    bool is_trimming;       /* somebody unmaps what lies behind `high` */
+    _Atomic int64_t last_use_us;
+};
+
+static size_t to_pages(const struct lane_arena *arena, size_t bytes)
+{
+    size_t page = arena->source->page_bytes;
+
+    return (bytes + page - 1) / page * page;
+}
+
+static uint64_t give_back(void *arg, uint64_t bytes)
+{
+    struct lane_arena *arena = arg;
+    size_t high = lane_arena_committed(arena);
+
+    return lane_arena_trim(arena, bytes < high ? high - (size_t)bytes : 0);
+}
+
+enum status lane_arena_create(struct mem_source *source, struct ledger *ledger, const char *owner,
+                              size_t range_bytes, struct lane_arena **out_arena)
+{
+    struct lane_arena *arena;
+    enum status status = STATUS_NO_MEMORY;
+    void *base;
+
+    if (range_bytes > SIZE_MAX - source->page_bytes)
+        return STATUS_NO_MEMORY;
+    arena = calloc(1, sizeof(*arena));
+    if (arena == NULL)
+        return STATUS_NO_MEMORY;
+    arena->source = source;
+    arena->ledger = ledger;
+    pthread_mutex_init(&arena->lock, NULL);
+    pthread_cond_init(&arena->trimmed, NULL);
+    atomic_init(&arena->last_use_us, clock_now_us());
+
+    status = ledger_open(ledger, owner, MEM_ACTIVATION, &arena->account);
+    if (status != STATUS_OK)
+        goto fail;
+    arena->range = to_pages(arena, range_bytes);
+    status = source->ops->reserve(source, arena->range, &base);
+    if (status != STATUS_OK)
+        goto fail;
+    arena->base = base;
+    ledger_set_page(ledger, source->page_bytes);
+    ledger_set_reclaim(arena->account, give_back, arena);
+    *out_arena = arena;
+    return STATUS_OK;
+fail:
+    lane_arena_destroy(arena);
+    return status;
+}
+
+void lane_arena_destroy(struct lane_arena *arena)
+{
+    if (arena == NULL)
+        return;
+    assert(arena->used == 0);
+    if (arena->account != NULL)
+        ledger_set_reclaim(arena->account, NULL, NULL);
+    if (arena->base != NULL)
+        arena->source->ops->release(arena->source, arena->base, arena->range);
+    ledger_close(arena->account);
+    pthread_cond_destroy(&arena->trimmed);
+    pthread_mutex_destroy(&arena->lock);
+    free(arena);
+}
+
+/* Commits [from, to); what the device refuses it may grant once other lanes gave back their cache.
+ */
+static enum status commit(struct lane_arena *arena, size_t from, size_t to)
+{
+    struct mem_source *source = arena->source;
+    enum status status = source->ops->commit(source, arena->base + from, to - from);
+
+    if (status == STATUS_NO_MEMORY && ledger_reclaim(arena->ledger, to - from) > 0)
+        status = source->ops->commit(source, arena->base + from, to - from);
+    return status;
+}
+
+/* Books and commits [from, to), `from` being the high mark that nobody lowers any more. */
+static enum status grow(struct lane_arena *arena, size_t from, size_t to)
+{
+    enum status status = ledger_add(arena->account, to - from);
+
+    if (status != STATUS_OK)
+        return status;
+    status = commit(arena, from, to);
+    if (status != STATUS_OK)
+        ledger_sub(arena->account, to - from);
+    return status;
+}
+
+/* Raises `used` to `bytes`; on failure it is what it was. */
+static enum status raise_used(struct lane_arena *arena, size_t bytes)
+{
+    size_t need = to_pages(arena, bytes);
+    enum status status = STATUS_OK;
+    size_t before, from;
+
+    pthread_mutex_lock(&arena->lock);
+    before = arena->used;
+    arena->used = bytes;
+    while (arena->is_trimming && need > arena->high)
+        pthread_cond_wait(&arena->trimmed, &arena->lock);
+    from = arena->high;
+    ledger_set_used(arena->account, need < from ? need : from, clock_now_us());
+    pthread_mutex_unlock(&arena->lock);
+
+    if (need > from)
+        status = grow(arena, from, need);
+
+    pthread_mutex_lock(&arena->lock);
+    if (status != STATUS_OK)
+        arena->used = before;
+    else if (need > from)
+        arena->high = need;
+    ledger_set_used(arena->account, to_pages(arena, arena->used), clock_now_us());
+    pthread_mutex_unlock(&arena->lock);
+    return status;
+}
+
+enum status lane_arena_begin(struct lane_arena *arena, size_t bytes, void **out_base)
+{
+    enum status status = STATUS_OK;
+
+    assert(arena->used == 0);
+    if (bytes > arena->range)
+        return STATUS_NO_MEMORY;
+    if (bytes > 0)
+        status = raise_used(arena, bytes);
+    if (status == STATUS_OK)
+        *out_base = arena->base;
+    return status;
+}
+
+enum status lane_arena_extend(struct lane_arena *arena, size_t bytes)
+{
+    if (bytes > arena->range)
+        return STATUS_NO_MEMORY;
+    return bytes > arena->used ? raise_used(arena, bytes) : STATUS_OK;
+}
+
+void lane_arena_end(struct lane_arena *arena)
+{
+    int64_t now_us = clock_now_us();
+
+    pthread_mutex_lock(&arena->lock);
+    arena->used = 0;
+    ledger_set_used(arena->account, 0, now_us);
+    pthread_mutex_unlock(&arena->lock);
+    atomic_store_explicit(&arena->last_use_us, now_us, memory_order_relaxed);
+}
+
+size_t lane_arena_trim(struct lane_arena *arena, size_t keep_bytes)
+{
+    size_t keep = to_pages(arena, keep_bytes < arena->range ? keep_bytes : arena->range);
+    size_t from, freed;
+
+    pthread_mutex_lock(&arena->lock);
+    while (arena->is_trimming)
+        pthread_cond_wait(&arena->trimmed, &arena->lock);
+    from = to_pages(arena, arena->used);
+    if (from < keep)
+        from = keep;
+    freed = arena->high > from ? arena->high - from : 0;
+    if (freed > 0) {
+        arena->high = from;
+        arena->is_trimming = true;
+    }
+    pthread_mutex_unlock(&arena->lock);
+    if (freed == 0)
+        return 0;
+
+    arena->source->ops->decommit(arena->source, arena->base + from, freed);
+    ledger_sub(arena->account, freed);
+
+    pthread_mutex_lock(&arena->lock);
+    arena->is_trimming = false;
+    pthread_cond_broadcast(&arena->trimmed);
+    pthread_mutex_unlock(&arena->lock);
+    return freed;
+}
+
+size_t lane_arena_committed(const struct lane_arena *arena)
+{
+    struct lane_arena *mutable = (struct lane_arena *)arena;
+    size_t high;
+
+    pthread_mutex_lock(&mutable->lock);
+    high = arena->high;
+    pthread_mutex_unlock(&mutable->lock);
+    return high;
+}
+
+size_t lane_arena_used(const struct lane_arena *arena)
+{
+    struct lane_arena *mutable = (struct lane_arena *)arena;
+    size_t used;
+
+    pthread_mutex_lock(&mutable->lock);
+    used = arena->used;
+    pthread_mutex_unlock(&mutable->lock);
+    return used;
+}
+
+int64_t lane_arena_last_use_us(const struct lane_arena *arena)
+{
+    return atomic_load_explicit(&arena->last_use_us, memory_order_relaxed);
+}
