@@ -1,0 +1,47 @@
+/* Conv and its kin, as kernels and passes see them.
+ *
+ * Inputs of conv and conv_transpose: X [N,C,spatial…], W, bias [M] or none, residual or none.  A
+ * residual is always input CONV_RESIDUAL and only there when epilogue.has_residual says so. */
+#ifndef OPS_CONV_H
+#define OPS_CONV_H
+
+#include "ops/epilogue.h"
+#include "ops/window.h"
+
+enum { CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
+
+struct conv_attrs {
+    struct window_attrs window;
+    int64_t group;
+    struct epilogue epilogue; /* set by passes */
+};
+
+struct conv_transpose_attrs {
+    struct window_attrs window;
+    int64_t group;
+    struct ints output_padding;
+    struct ints output_shape;
+    struct epilogue epilogue; /* set by passes */
+};
+
+/* Numbers of one call; shapes as infer accepted them. */
+struct conv_geometry {
+    int64_t batch, in_channels, out_channels, groups;
+    struct window window;
+};
+MUST_CHECK enum status conv_resolve(const struct conv_attrs *attrs, const struct shape *x,
+                                    const struct shape *w, struct conv_geometry *out_geometry,
+                                    struct error *err);
+MUST_CHECK enum status conv_transpose_resolve(const struct conv_transpose_attrs *attrs,
+                                              const struct shape *x, const struct shape *w,
+                                              struct conv_geometry *out_geometry,
+                                              struct error *err);
+/* [N, M, out…] */
+struct shape conv_output_shape(const struct conv_geometry *geometry);
+
+/* Checks input `index` of a fused step: there exactly when `has_residual`, of out's type and shape.
+ */
+MUST_CHECK enum status epilogue_check(const struct op_call *call, bool has_residual, size_t index,
+                                      struct error *err);
+
+#endif
