@@ -1,0 +1,190 @@
+/* Vector width in one place.
+ *
+ * VW floats a vector: 4 with SSE2 (every x86-64), 8 with AVX2+FMA, 16 with AVX-512F.  A file that is
+ * compiled once per instruction set (x_base.c, x_avx2.c, x_avx512.c) is written with these names and
+ * widens by its compiler flags.  With AVX the channel block of LAYOUT_BLOCKED is VW as well; at the
+ * baseline it is two vectors.
+ */
+#ifndef DEVICE_CPU_SIMD_H
+#define DEVICE_CPU_SIMD_H
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline, unused))
+
+#if defined(__AVX512F__)
+#define SIMD_NAME(stem) stem##_avx512
+enum { VW = 16 };
+typedef __m512 vf;
+typedef __m512i vi;
+#define vload(p)       _mm512_loadu_ps(p)
+#define vstore(p, x)   _mm512_storeu_ps(p, x)
+#define vset1(x)       _mm512_set1_ps(x)
+#define vzero()        _mm512_setzero_ps()
+#define vadd(a, b)     _mm512_add_ps(a, b)
+#define vsub(a, b)     _mm512_sub_ps(a, b)
+#define vmul(a, b)     _mm512_mul_ps(a, b)
+#define vdiv(a, b)     _mm512_div_ps(a, b)
+#define vfma(a, b, c)  _mm512_fmadd_ps(a, b, c)  /* a * b + c */
+#define vfnma(a, b, c) _mm512_fnmadd_ps(a, b, c) /* c - a * b */
+#define vmax(a, b)     _mm512_max_ps(a, b)       /* b when either is NaN */
+#define vmin(a, b)     _mm512_min_ps(a, b)
+#define vsqrt(x)       _mm512_sqrt_ps(x)
+#define vround(x)      _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define vabs(x)        _mm512_abs_ps(x)
+/* The bits of `s` where those of `mask` are set, else those of `x`. */
+#define vbits(mask, s, x)                                                                          \
+    _mm512_castsi512_ps(_mm512_ternarylogic_epi32(                                                 \
+        _mm512_set1_epi32(mask), _mm512_castps_si512(s), _mm512_castps_si512(x), 0xca))
+#define vscale(x, n) _mm512_scalef_ps(x, n) /* x * 2^n */
+/* x < y ? a : b; b when either is NaN */
+#define vselect_lt(x, y, a, b)                                                                     \
+    _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a)
+#define vselect_nan(x, a, b)                                                                       \
+    _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), b, a)
+#define vi_set1(x)     _mm512_set1_epi32(x)
+#define vi_add(a, b)   _mm512_add_epi32(a, b)
+#define vi_sub(a, b)   _mm512_sub_epi32(a, b)
+#define vi_sra(a, n)   _mm512_srai_epi32(a, n)
+#define vi_sll(a, n)   _mm512_slli_epi32(a, n)
+#define vi_from_f(x)   _mm512_castps_si512(x)
+#define vf_from_i(x)   _mm512_castsi512_ps(x)
+#define vf_convert(x)  _mm512_cvtepi32_ps(x)
+#define vi_convert(x)  _mm512_cvtps_epi32(x)
+
+#elif defined(__AVX2__) && defined(__FMA__)
+#define SIMD_NAME(stem) stem##_avx2
+enum { VW = 8 };
+typedef __m256 vf;
+typedef __m256i vi;
+#define vload(p)       _mm256_loadu_ps(p)
+#define vstore(p, x)   _mm256_storeu_ps(p, x)
+#define vset1(x)       _mm256_set1_ps(x)
+#define vzero()        _mm256_setzero_ps()
+#define vadd(a, b)     _mm256_add_ps(a, b)
+#define vsub(a, b)     _mm256_sub_ps(a, b)
+#define vmul(a, b)     _mm256_mul_ps(a, b)
+#define vdiv(a, b)     _mm256_div_ps(a, b)
+#define vfma(a, b, c)  _mm256_fmadd_ps(a, b, c)
+#define vfnma(a, b, c) _mm256_fnmadd_ps(a, b, c)
+#define vmax(a, b)     _mm256_max_ps(a, b)
+#define vmin(a, b)     _mm256_min_ps(a, b)
+#define vsqrt(x)       _mm256_sqrt_ps(x)
+#define vround(x)      _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define vabs(x)        _mm256_andnot_ps(_mm256_set1_ps(-0.f), x)
+#define vbits(mask, s, x)                                                                          \
+    _mm256_blendv_bits(_mm256_castsi256_ps(_mm256_set1_epi32(mask)), s, x)
+#define _mm256_blendv_bits(m, s, x) _mm256_or_ps(_mm256_and_ps(m, s), _mm256_andnot_ps(m, x))
+#define vselect_lt(x, y, a, b)  _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_LT_OQ))
+#define vselect_nan(x, a, b)    _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, x, _CMP_UNORD_Q))
+#define vi_set1(x)     _mm256_set1_epi32(x)
+#define vi_add(a, b)   _mm256_add_epi32(a, b)
+#define vi_sub(a, b)   _mm256_sub_epi32(a, b)
+#define vi_sra(a, n)   _mm256_srai_epi32(a, n)
+#define vi_sll(a, n)   _mm256_slli_epi32(a, n)
+#define vi_from_f(x)   _mm256_castps_si256(x)
+#define vf_from_i(x)   _mm256_castsi256_ps(x)
+#define vf_convert(x)  _mm256_cvtepi32_ps(x)
+#define vi_convert(x)  _mm256_cvtps_epi32(x)
+INLINE vf vscale(vf x, vf n) /* n in -126 … 127 */
+{
+    vi e = vi_sll(vi_add(vi_convert(n), vi_set1(127)), 23);
+
+    return vmul(x, vf_from_i(e));
+}
+
+#else
+#define SIMD_NAME(stem) stem##_base
+enum { VW = 4 };
+typedef __m128 vf;
+typedef __m128i vi;
+#define vload(p)       _mm_loadu_ps(p)
+#define vstore(p, x)   _mm_storeu_ps(p, x)
+#define vset1(x)       _mm_set1_ps(x)
+#define vzero()        _mm_setzero_ps()
+#define vadd(a, b)     _mm_add_ps(a, b)
+#define vsub(a, b)     _mm_sub_ps(a, b)
+#define vmul(a, b)     _mm_mul_ps(a, b)
+#define vdiv(a, b)     _mm_div_ps(a, b)
+#define vfma(a, b, c)  _mm_add_ps(_mm_mul_ps(a, b), c)
+#define vfnma(a, b, c) _mm_sub_ps(c, _mm_mul_ps(a, b))
+#define vmax(a, b)     _mm_max_ps(a, b)
+#define vmin(a, b)     _mm_min_ps(a, b)
+#define vsqrt(x)       _mm_sqrt_ps(x)
+#define vabs(x)        _mm_andnot_ps(_mm_set1_ps(-0.f), x)
+INLINE vf v_bits(vf m, vf s, vf x)
+{
+    return _mm_or_ps(_mm_and_ps(m, s), _mm_andnot_ps(m, x));
+}
+#define vbits(mask, s, x)       v_bits(_mm_castsi128_ps(_mm_set1_epi32(mask)), s, x)
+#define vselect_lt(x, y, a, b)  v_bits(_mm_cmplt_ps(x, y), a, b)
+#define vselect_nan(x, a, b)    v_bits(_mm_cmpunord_ps(x, x), a, b)
+#define vi_set1(x)     _mm_set1_epi32(x)
+#define vi_add(a, b)   _mm_add_epi32(a, b)
+#define vi_sub(a, b)   _mm_sub_epi32(a, b)
+#define vi_sra(a, n)   _mm_srai_epi32(a, n)
+#define vi_sll(a, n)   _mm_slli_epi32(a, n)
+#define vi_from_f(x)   _mm_castps_si128(x)
+#define vf_from_i(x)   _mm_castsi128_ps(x)
+#define vf_convert(x)  _mm_cvtepi32_ps(x)
+#define vi_convert(x)  _mm_cvtps_epi32(x)
+INLINE vf vscale(vf x, vf n)
+{
+    vi e = vi_sll(vi_add(vi_convert(n), vi_set1(127)), 23);
+
+    return vmul(x, vf_from_i(e));
+}
+INLINE vf vround(vf x) /* from 2^23 on a float has no fraction */
+{
+    vf magic = vbits(INT32_MIN, x, vset1(0x1p23f));
+    vf r = vbits(INT32_MIN, x, vsub(vadd(x, magic), magic));
+
+    return vselect_lt(vabs(x), vset1(0x1p23f), r, x);
+}
+#endif
+
+#define vcopysign(x, s) vbits(INT32_MIN, s, x)
+
+/* s += a * b in place.  Assembly because gcc 12 otherwise picks the 132/213 forms inside long
+ * unrolled loops and shuffles accumulators through register moves (80 instead of 96 % of peak). */
+#if defined(__AVX512F__)
+#define vmac(s, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+v"(s) : "v"(a), "v"(b))
+#elif defined(__FMA__)
+#define vmac(s, a, b) __asm__("vfmadd231ps %2, %1, %0" : "+x"(s) : "x"(a), "x"(b))
+#else
+#define vmac(s, a, b) ((s) = vfma(a, b, s))
+#endif
+
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* The first n < VW floats; the other lanes are zero. */
+INLINE vf vload_part(const float *p, size_t n)
+{
+    float lanes[VW] = {0};
+
+    memcpy(lanes, p, n * sizeof(float));
+    return vload(lanes);
+}
+INLINE void vstore_part(float *p, vf x, size_t n)
+{
+    float lanes[VW];
+
+    vstore(lanes, x);
+    memcpy(p, lanes, n * sizeof(float));
+}
+/* Lanes folded in halves: always the same order. */
+INLINE float vsum(vf x)
+{
+    float lanes[VW];
+
+    vstore(lanes, x);
+    for (int half = VW / 2; half > 0; half /= 2)
+        for (int i = 0; i < half; i++)
+            lanes[i] += lanes[i + half];
+    return lanes[0];
+}
+
+#endif
