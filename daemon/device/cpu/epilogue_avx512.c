@@ -1,0 +1,1 @@
+#include "device/cpu/epilogue_kernels.h"
