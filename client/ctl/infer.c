@@ -1,0 +1,192 @@
+/* infer: one request; the answer as a summary, as .npy files, or as JSON. */
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctl.h"
+
+enum { MOST = 64, SHOWN = 8 };
+
+struct job {
+    const char *model;
+    const char *version;
+    const char *input[MOST];
+    size_t inputs;
+    const char *save[MOST]; /* NAME=FILE */
+    size_t saves;
+};
+
+static bool parse_job(struct ctl *ctl, struct job *job)
+{
+    int option;
+
+    optind = 0;
+    while ((option = getopt(ctl->argc, ctl->argv, "i:o:v:")) != -1) {
+        if (option == 'i' && job->inputs < MOST)
+            job->input[job->inputs++] = optarg;
+        else if (option == 'o' && job->saves < MOST)
+            job->save[job->saves++] = optarg;
+        else if (option == 'v')
+            job->version = optarg;
+        else
+            return false;
+    }
+    if (optind + 1 != ctl->argc)
+        return false;
+    job->model = ctl->argv[optind];
+    return true;
+}
+
+static double number_at(const struct sluice_tensor *tensor, size_t index)
+{
+    const char *type = tensor->datatype;
+    const char *at = (const char *)tensor->data + index * datatype_bytes(type);
+    int64_t integer = 0;
+
+    if (strcmp(type, "FP32") == 0)
+        return (double)*(const float *)at;
+    if (strcmp(type, "FP64") == 0)
+        return *(const double *)at;
+    if (strcmp(type, "FP16") == 0)
+        return (double)*(const _Float16 *)at;
+    memcpy(&integer, at, datatype_bytes(type));
+    if (type[0] == 'I') /* sign from the top byte */
+        integer = (int64_t)((uint64_t)integer << (64 - 8 * datatype_bytes(type))) >>
+                  (64 - 8 * datatype_bytes(type));
+    return (double)integer;
+}
+
+static void print_shape(const struct sluice_tensor *tensor)
+{
+    (void)putchar('[');
+    for (size_t i = 0; i < tensor->rank; i++)
+        (void)printf("%s%" PRId64, i == 0 ? "" : ",", tensor->shape[i]);
+    (void)putchar(']');
+}
+
+static void print_elements(const struct sluice_tensor *tensor, size_t most)
+{
+    size_t size = datatype_bytes(tensor->datatype);
+    const char *separator = "";
+
+    if (size == 0) { /* BYTES: a length and the bytes, again and again */
+        const char *at = tensor->data, *end = at + tensor->bytes;
+
+        for (size_t i = 0; i < most && end - at >= 4; i++, separator = ", ") {
+            uint32_t length;
+
+            memcpy(&length, at, 4);
+            if (length > (size_t)(end - at) - 4)
+                return;
+            (void)printf("%s\"%.*s\"", separator, (int)length, at + 4);
+            at += 4 + length;
+        }
+        return;
+    }
+    for (size_t i = 0; i < tensor->bytes / size && i < most; i++, separator = ", ")
+        (void)printf("%s%.9g", separator, number_at(tensor, i));
+}
+
+static void print_summary(const struct sluice_tensor *tensor)
+{
+    size_t size = datatype_bytes(tensor->datatype);
+
+    (void)printf("%s  %s ", tensor->name, tensor->datatype);
+    print_shape(tensor);
+    (void)fputs("  ", stdout);
+    print_elements(tensor, SHOWN);
+    (void)puts(size > 0 && tensor->bytes / size > SHOWN ? ", ..." : "");
+}
+
+static void print_json(const struct sluice_response *response)
+{
+    const struct sluice_tensor *outputs;
+    size_t count = sluice_response_outputs(response, &outputs);
+
+    (void)printf("{\"model_version\": \"%s\", \"outputs\": [", sluice_response_version(response));
+    for (size_t i = 0; i < count; i++) {
+        (void)printf("%s{\"name\": \"%s\", \"datatype\": \"%s\", \"shape\": ", i == 0 ? "" : ", ",
+                     outputs[i].name, outputs[i].datatype);
+        print_shape(&outputs[i]);
+        (void)fputs(", \"data\": [", stdout);
+        print_elements(&outputs[i], SIZE_MAX);
+        (void)fputs("]}", stdout);
+    }
+    (void)puts("]}");
+}
+
+static bool save(const struct sluice_response *response, const char *argument)
+{
+    const char *equals = strchr(argument, '=');
+    const struct sluice_tensor *output;
+    char name[512], why[256];
+
+    if (equals == NULL || (size_t)(equals - argument) >= sizeof(name)) {
+        (void)fprintf(stderr, "sluicectl: output '%s': NAME=FILE.npy is what it should be\n",
+                      argument);
+        return false;
+    }
+    memcpy(name, argument, (size_t)(equals - argument));
+    name[equals - argument] = '\0';
+    output = sluice_response_output(response, name);
+    if (output == NULL) {
+        (void)fprintf(stderr, "sluicectl: the answer has no output '%s'\n", name);
+        return false;
+    }
+    if (npy_write(equals + 1, output, why))
+        return true;
+    (void)fprintf(stderr, "sluicectl: %s: %s\n", equals + 1, why);
+    return false;
+}
+
+static int show(const struct ctl *ctl, const struct job *job,
+                const struct sluice_response *response)
+{
+    const struct sluice_tensor *outputs;
+    size_t count = sluice_response_outputs(response, &outputs);
+
+    for (size_t i = 0; i < job->saves; i++)
+        if (!save(response, job->save[i]))
+            return EXIT_REFUSED;
+    if (ctl->as_json)
+        print_json(response);
+    else
+        for (size_t i = 0; i < count; i++)
+            print_summary(&outputs[i]);
+    return EXIT_DONE;
+}
+
+int verb_infer(struct ctl *ctl)
+{
+    struct job job = {0};
+    struct port_info *ports = NULL;
+    struct sluice_tensor inputs[MOST];
+    void *bytes[MOST] = {0};
+    struct sluice_infer_request request = {.input = inputs};
+    struct sluice_response *response;
+    struct sluice_error error;
+    size_t count = 0;
+    int exit_status;
+
+    if (!parse_job(ctl, &job))
+        return ctl_usage("infer MODEL [-v VERSION] -i NAME=VALUE ... [-o NAME=FILE.npy]");
+    exit_status = fetch_inputs(ctl, job.model, job.version, &ports, &count);
+    for (size_t i = 0; exit_status == EXIT_DONE && i < job.inputs; i++)
+        if (!input_parse(job.input[i], ports, count, &inputs[request.inputs++], &bytes[i]))
+            exit_status = EXIT_USAGE;
+    if (exit_status == EXIT_DONE) {
+        request.model = job.model;
+        request.version = job.version;
+        if (sluice_infer(ctl->client, &request, &response, &error) == SLUICE_OK) {
+            exit_status = show(ctl, &job, response);
+            sluice_response_free(response);
+        } else {
+            exit_status = ctl_fail(&error);
+        }
+    }
+    for (size_t i = 0; i < MOST; i++)
+        free(bytes[i]);
+    free(ports);
+    return exit_status;
+}

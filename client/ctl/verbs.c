@@ -1,0 +1,397 @@
+/* Verbs that ask one question and print the answer: a table for people, JSON for programs. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ctl.h"
+#include "proto/admin.pb-c.h"
+#include "proto/grpc_service.pb-c.h"
+
+/* Asks `verb` and shows the answer: as JSON, or by `show`. */
+static int ask(struct ctl *ctl, const char *verb, const Sluice__V1__AdminRequest *request,
+               void (*show)(const json_t *answer))
+{
+    json_t *answer;
+    int exit_status = ctl_admin(ctl, verb, request, &answer);
+
+    if (exit_status != EXIT_DONE)
+        return exit_status;
+    if (!ctl_printed_json(ctl, answer))
+        show(answer);
+    json_decref(answer);
+    return EXIT_DONE;
+}
+
+static const Sluice__V1__AdminRequest nothing = SLUICE__V1__ADMIN_REQUEST__INIT;
+
+static const char *yes_no(const json_t *answer, const char *key)
+{
+    return json_is_true(json_object_get(answer, key)) ? "yes" : "no";
+}
+
+static void show_status(const json_t *answer)
+{
+    char text[TEXT_ROOM];
+
+    (void)printf("sluiced %s, pid %" PRIu64 ", up %s\n", json_text(answer, "version"),
+                 json_number(answer, "pid"), text_of_us(json_number(answer, "uptime_us"), text));
+    (void)printf("  device       %s\n", json_text(answer, "device"));
+    (void)printf("  ready        %s, draining %s\n", yes_no(answer, "ready"),
+                 yes_no(answer, "draining"));
+    (void)printf("  models       %" PRIu64 " ready, %" PRIu64 " not\n",
+                 json_number(answer, "models_ready"), json_number(answer, "models_not_ready"));
+    (void)printf("  connections  %" PRIu64 ", requests in flight %" PRIu64 "\n",
+                 json_number(answer, "connections"), json_number(answer, "requests_in_flight"));
+    (void)printf("  memory       level %s\n", json_text(answer, "level"));
+}
+
+int verb_status(struct ctl *ctl)
+{
+    return ask(ctl, "Status", &nothing, show_status);
+}
+
+int verb_health(struct ctl *ctl)
+{
+    Inference__ServerReadyRequest request = INFERENCE__SERVER_READY_REQUEST__INIT;
+    Inference__ServerReadyResponse *reply;
+    bool ready;
+    int exit_status =
+        ctl_call(ctl, "inference.GRPCInferenceService/ServerReady", &request.base,
+                 &inference__server_ready_response__descriptor, (ProtobufCMessage **)&reply);
+
+    if (exit_status != EXIT_DONE)
+        return exit_status;
+    ready = reply->ready;
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    if (ctl->as_json)
+        (void)printf("{\"live\": true, \"ready\": %s}\n", ready ? "true" : "false");
+    else
+        (void)puts(ready ? "ready" : "alive, not ready");
+    return ready ? EXIT_DONE : EXIT_NOT_READY;
+}
+
+static void show_models(const json_t *answer)
+{
+    static const char *const titles[] = {"MODEL",     "VERSION", "STATE",   "BATCHING", "RESIDENT",
+                                         "LOADED IN", "ROWS",    "BATCHES", "REASON"};
+    struct table *table = table_create(9, titles, "llllrrrrl");
+    const json_t *row;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "models"), i, row)
+    {
+        char bytes[TEXT_ROOM], load[TEXT_ROOM], rows[TEXT_ROOM], batches[TEXT_ROOM];
+
+        (void)snprintf(rows, sizeof(rows), "%" PRIu64, json_number(row, "inference_count"));
+        (void)snprintf(batches, sizeof(batches), "%" PRIu64, json_number(row, "execution_count"));
+        table_add(table,
+                  (const char *const[]){json_text(row, "name"), json_text(row, "version"),
+                                        json_text(row, "state"), json_text(row, "batching"),
+                                        text_of_bytes(json_number(row, "resident_bytes"), bytes),
+                                        text_of_us(json_number(row, "load_us"), load), rows,
+                                        batches, json_text(row, "reason")});
+    }
+    table_print(table, stdout);
+}
+
+int verb_models(struct ctl *ctl)
+{
+    return ask(ctl, "Models", &nothing, show_models);
+}
+
+static void show_loaded(const json_t *answer)
+{
+    char bytes[TEXT_ROOM], load[TEXT_ROOM];
+
+    (void)printf("loaded: %s resident, in %s\n",
+                 text_of_bytes(json_number(answer, "resident_bytes"), bytes),
+                 text_of_us(json_number(answer, "load_us"), load));
+}
+
+int verb_load(struct ctl *ctl)
+{
+    Sluice__V1__AdminRequest request = SLUICE__V1__ADMIN_REQUEST__INIT;
+
+    if (ctl->argc < 2 || ctl->argc > 3)
+        return ctl_usage("load MODEL [CONFIG-AS-JSON]");
+    request.model = ctl->argv[1];
+    if (ctl->argc == 3)
+        request.config = ctl->argv[2];
+    return ask(ctl, "Load", &request, show_loaded);
+}
+
+static void show_freed(const json_t *answer)
+{
+    char bytes[TEXT_ROOM];
+
+    (void)printf("unloaded: %s freed\n", text_of_bytes(json_number(answer, "freed_bytes"), bytes));
+}
+
+int verb_unload(struct ctl *ctl)
+{
+    Sluice__V1__AdminRequest request = SLUICE__V1__ADMIN_REQUEST__INIT;
+
+    if (ctl->argc != 2)
+        return ctl_usage("unload MODEL");
+    request.model = ctl->argv[1];
+    return ask(ctl, "Unload", &request, show_freed);
+}
+
+/* One bar of the memory picture: used, cached, free, with the marks above it. */
+static void print_bar(const json_t *memory)
+{
+    static const char *const marks_of[] = {"low", "high", "critical"};
+    enum { WIDTH = 60 };
+    char bar[WIDTH + 1], marks[WIDTH + 1];
+    double budget = (double)json_number(memory, "budget_bytes") + 1;
+    double allocated = (double)json_number(memory, "allocated_bytes");
+    double reserved = (double)json_number(memory, "reserved_bytes");
+
+    memset(marks, ' ', WIDTH);
+    for (size_t i = 0; i < 3; i++) {
+        uint64_t bytes = json_number(json_object_get(memory, "watermarks"), marks_of[i]);
+        int at = (int)((double)bytes / budget * WIDTH);
+
+        marks[at < WIDTH ? at : WIDTH - 1] = "LHC"[i];
+    }
+    for (int i = 0; i < WIDTH; i++) {
+        double here = (i + 0.5) / WIDTH * budget;
+
+        bar[i] = here < allocated ? '#' : here < reserved ? '+' : '.';
+    }
+    bar[WIDTH] = marks[WIDTH] = '\0';
+    (void)printf("  %s\n  %s  # in use  + cached  . free of the budget\n", marks, bar);
+}
+
+static void print_owners(const json_t *owners)
+{
+    static const char *const titles[] = {"OWNER", "KIND", "BYTES", "SINCE", "LAST USE"};
+    struct table *table = table_create(5, titles, "llrrr");
+    const json_t *owner;
+    size_t i;
+
+    json_array_foreach(owners, i, owner)
+    {
+        char bytes[TEXT_ROOM], since[TEXT_ROOM], use[TEXT_ROOM];
+
+        table_add(table, (const char *const[]){json_text(owner, "owner"), json_text(owner, "kind"),
+                                               text_of_bytes(json_number(owner, "bytes"), bytes),
+                                               text_of_us(json_number(owner, "since_us"), since),
+                                               text_of_us(json_number(owner, "last_use_us"), use)});
+    }
+    table_print(table, stdout);
+}
+
+static void show_memory(const json_t *answer)
+{
+    const json_t *host = json_object_get(answer, "host"), *kinds = json_object_get(answer, "kinds");
+    const json_t *bytes;
+    const char *kind;
+    char a[TEXT_ROOM], b[TEXT_ROOM], c[TEXT_ROOM];
+
+    (void)printf("%s: %s of %s reserved, level %s%s\n", json_text(answer, "device"),
+                 text_of_bytes(json_number(answer, "reserved_bytes"), a),
+                 text_of_bytes(json_number(answer, "budget_bytes"), b), json_text(answer, "level"),
+                 json_is_true(json_object_get(answer, "pinned")) ? " (pinned)" : "");
+    print_bar(answer);
+    (void)printf("  allocated %s (peak %s), cached %s\n",
+                 text_of_bytes(json_number(answer, "allocated_bytes"), a),
+                 text_of_bytes(json_number(answer, "peak_allocated_bytes"), b),
+                 text_of_bytes(json_number(answer, "cached_bytes"), c));
+    json_object_foreach((json_t *)kinds, kind, bytes)(void)
+        printf("    %-12s %12s\n", kind, text_of_bytes(json_number(kinds, kind), a));
+    (void)printf("  resident size of the process %s\n",
+                 text_of_bytes(json_number(answer, "resident_bytes"), a));
+    (void)printf("  empty_cache %" PRIu64 " times, %s given back, %" PRIu64 " level changes\n",
+                 json_number(answer, "empty_cache_total"),
+                 text_of_bytes(json_number(answer, "empty_cache_freed_bytes_total"), a),
+                 json_number(answer, "transitions_total"));
+    if (host != NULL)
+        (void)printf("  requests and responses: %s in use, %s kept, of %s\n",
+                     text_of_bytes(json_number(host, "in_use_bytes"), a),
+                     text_of_bytes(json_number(host, "cached_bytes"), b),
+                     text_of_bytes(json_number(host, "limit_bytes"), c));
+    print_owners(json_object_get(answer, "owners"));
+}
+
+int verb_memory(struct ctl *ctl)
+{
+    if (ctl->argc > 1)
+        return ctl_usage("memory");
+    return ask(ctl, "Memory", &nothing, show_memory);
+}
+
+static void show_emptied(const json_t *answer)
+{
+    const json_t *kept = json_object_get(answer, "kept");
+    char a[TEXT_ROOM], b[TEXT_ROOM], c[TEXT_ROOM], d[TEXT_ROOM];
+
+    (void)printf("%s freed in %s; kept: %s alive, %s by the floor\n",
+                 text_of_bytes(json_number(answer, "freed_bytes"), a),
+                 text_of_us(json_number(answer, "microseconds"), b),
+                 text_of_bytes(json_number(kept, "alive"), c),
+                 text_of_bytes(json_number(kept, "floor"), d));
+}
+
+int verb_empty_cache(struct ctl *ctl)
+{
+    Sluice__V1__AdminRequest request = SLUICE__V1__ADMIN_REQUEST__INIT;
+
+    request.forced = ctl->argc == 2 && strcmp(ctl->argv[1], "--force") == 0;
+    if (ctl->argc > 2 || (ctl->argc == 2 && !request.forced))
+        return ctl_usage("empty-cache [--force]");
+    return ask(ctl, "EmptyCache", &request, show_emptied);
+}
+
+static bool parse_batch(const char *text, int64_t *out_batch)
+{
+    char *end;
+    long long batch = strtoll(text, &end, 10);
+
+    if (end == text || *end != '\0' || batch < 1 || batch > 1000000)
+        return false;
+    *out_batch = batch;
+    return true;
+}
+
+int verb_plan(struct ctl *ctl)
+{
+    Sluice__V1__AdminRequest request = SLUICE__V1__ADMIN_REQUEST__INIT;
+    Sluice__V1__AdminReply *reply;
+    int exit_status;
+
+    for (int i = 1; i < ctl->argc; i++) {
+        if (strcmp(ctl->argv[i], "--batch") == 0 && i + 1 < ctl->argc) {
+            if (!parse_batch(ctl->argv[++i], &request.batch))
+                return ctl_usage("--batch '%s': a number from 1 to 1000000 is allowed",
+                                 ctl->argv[i]);
+        } else if (request.model[0] == '\0' && ctl->argv[i][0] != '-') {
+            request.model = ctl->argv[i];
+        } else {
+            return ctl_usage("plan MODEL [--batch N]");
+        }
+    }
+    if (request.model[0] == '\0')
+        return ctl_usage("plan MODEL [--batch N]");
+    request.text = !ctl->as_json;
+    exit_status = ctl_call(ctl, "sluice.v1.Admin/Plan", &request.base,
+                           &sluice__v1__admin_reply__descriptor, (ProtobufCMessage **)&reply);
+    if (exit_status != EXIT_DONE)
+        return exit_status;
+    (void)fputs(reply->json, stdout);
+    protobuf_c_message_free_unpacked(&reply->base, NULL);
+    return EXIT_DONE;
+}
+
+static void show_stats(const json_t *answer)
+{
+    static const char *const parts[] = {"success",       "fail",          "queue",
+                                        "compute_input", "compute_infer", "compute_output"};
+    const json_t *model;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "model_stats"), i, model)
+    {
+        const json_t *times = json_object_get(model, "inference_stats");
+
+        (void)printf("%s, version %s: %" PRIu64 " rows in %" PRIu64 " batches\n",
+                     json_text(model, "name"), json_text(model, "version"),
+                     json_number(model, "inference_count"), json_number(model, "execution_count"));
+        for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
+            const json_t *duration = json_object_get(times, parts[p]);
+            uint64_t count = json_number(duration, "count"), ns = json_number(duration, "ns");
+            char total[TEXT_ROOM], mean[TEXT_ROOM];
+
+            if (count > 0)
+                (void)printf("  %-15s %10" PRIu64 " times, %10s in all, %10s each\n", parts[p],
+                             count, text_of_us(ns / 1000, total),
+                             text_of_us(ns / count / 1000, mean));
+        }
+    }
+}
+
+int verb_stats(struct ctl *ctl)
+{
+    Sluice__V1__AdminRequest request = SLUICE__V1__ADMIN_REQUEST__INIT;
+
+    if (ctl->argc > 2)
+        return ctl_usage("stats [MODEL]");
+    if (ctl->argc == 2)
+        request.model = ctl->argv[1];
+    return ask(ctl, "Stats", &request, show_stats);
+}
+
+/* Lets the daemon's own program check a file: there is one reader of configurations. */
+static int check_config(const struct ctl *ctl)
+{
+    char *arguments[4] = {(char *)"sluiced", (char *)"--check-config", NULL, NULL};
+    char file[4096];
+
+    if (ctl->argc > 3)
+        return ctl_usage("config check [FILE]");
+    if (ctl->argc == 3) {
+        (void)snprintf(file, sizeof(file), "--config=%s", ctl->argv[2]);
+        arguments[2] = file;
+    }
+    (void)execvp(arguments[0], arguments);
+    (void)fprintf(stderr,
+                  "sluicectl: sluiced is not in the PATH, and it is what checks a configuration\n");
+    return EXIT_REFUSED;
+}
+
+static void show_config(const json_t *answer)
+{
+    static const char *const titles[] = {"KEY", "VALUE", "ORIGIN", "RELOAD"};
+    struct table *table = table_create(4, titles, "llll");
+    const json_t *entry;
+    size_t i;
+
+    json_array_foreach(json_object_get(answer, "entries"), i, entry)
+    {
+        char key[128];
+
+        (void)snprintf(key, sizeof(key), "%s.%s", json_text(entry, "section"),
+                       json_text(entry, "key"));
+        table_add(table, (const char *const[]){
+                             key, json_text(entry, "value"), json_text(entry, "origin"),
+                             json_is_true(json_object_get(entry, "live")) ? "live" : "restart"});
+    }
+    table_print(table, stdout);
+}
+
+int verb_config(struct ctl *ctl)
+{
+    if (ctl->argc == 2 && strcmp(ctl->argv[1], "show") == 0)
+        return ask(ctl, "Config", &nothing, show_config);
+    if (ctl->argc >= 2 && strcmp(ctl->argv[1], "check") == 0)
+        return check_config(ctl);
+    return ctl_usage("config show | config check [FILE]");
+}
+
+static void show_reloaded(const json_t *answer)
+{
+    (void)puts("reloaded");
+    if (json_text(answer, "needs_restart")[0] != '\0')
+        (void)printf("a restart is needed for: %s\n", json_text(answer, "needs_restart"));
+}
+
+int verb_reload(struct ctl *ctl)
+{
+    /* --wait is what systemd's ExecReload= passes; the call returns when the reload is over anyway.
+     */
+    if (ctl->argc > 2 || (ctl->argc == 2 && strcmp(ctl->argv[1], "--wait") != 0))
+        return ctl_usage("reload [--wait]");
+    return ask(ctl, "Reload", &nothing, show_reloaded);
+}
+
+static void show_draining(const json_t *answer)
+{
+    (void)answer;
+    (void)puts("draining: work in flight is answered, then the daemon stops");
+}
+
+int verb_drain(struct ctl *ctl)
+{
+    return ask(ctl, "Drain", &nothing, show_draining);
+}
