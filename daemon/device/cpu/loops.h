@@ -1,0 +1,34 @@
+/* Inner loops on floats, one table for each instruction set; the device's choice decides. */
+#ifndef DEVICE_CPU_LOOPS_H
+#define DEVICE_CPU_LOOPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/cpu/cpu.h"
+
+enum unary_loop {
+#define LOOP(name, ns, on_vectors, on_doubles) UNARY_##name,
+#include "device/cpu/unary_loops.def"
+#undef LOOP
+    UNARY_LOOPS
+};
+
+/* y[i] = f(x[i]); x and y may be the same. */
+typedef void (*unary_fn)(const float *x, float *y, size_t count, float a, float b);
+
+struct loops {
+    unary_fn unary[UNARY_LOOPS];
+    void (*float_from_half)(const uint16_t *x, float *y, size_t count);
+    void (*half_from_float)(const float *x, uint16_t *y, size_t count);
+};
+
+extern const struct loops loops_base, loops_avx2, loops_avx512;
+
+const struct loops *loops_for(const struct device *device);
+
+/* Converts a run of 16-bit floats of either kind. */
+void widen(const struct loops *loops, enum dtype dtype, const void *x, float *y, size_t count);
+void narrow(const struct loops *loops, enum dtype dtype, const float *x, void *y, size_t count);
+
+#endif

@@ -1,0 +1,1 @@
+#include "device/cpu/loops_kernels.h"
