@@ -1,0 +1,211 @@
+/* Operators that are one box: Transpose, Expand, Tile, Slice. */
+#include <stdlib.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/move.h"
+#include "ops/movement.h"
+
+struct box_state {
+    struct move move;
+    int64_t from_bytes; /* where in the source the box begins */
+};
+
+static enum status keep(struct kernel_prepare *prepare, const struct move_box *box,
+                        int64_t from_elements)
+{
+    struct box_state *state = calloc(1, sizeof(*state));
+
+    if (state == NULL)
+        return STATUS_NO_MEMORY;
+    move_plan(&state->move, box);
+    state->from_bytes = from_elements * (int64_t)box->bytes;
+    prepare->state = state;
+    prepare->constants_used = 1 << 0;
+    return STATUS_OK;
+}
+
+static enum status run_box(const void *opaque, const struct kernel_call *call,
+                           const struct kernel_run *run)
+{
+    const struct box_state *state = opaque;
+
+    if (state->move.total_bytes > 0)
+        move_run(&state->move, (const char *)run->in[0] + state->from_bytes, run->out[0],
+                 call->threads);
+    return STATUS_OK;
+}
+
+static void add_axis(struct move_box *box, int64_t dim, int64_t from, int64_t to)
+{
+    box->dims[box->rank] = dim;
+    box->from[box->rank] = from;
+    box->to[box->rank++] = to;
+}
+
+/* ---- Transpose ---- */
+
+static const char *refuse_transpose(const struct kernel_call *call)
+{
+    const struct operand *in = call->in[0];
+
+    if (call->out[0]->layout != LAYOUT_PLAIN)
+        return "writes row-major only";
+    if (in->layout == LAYOUT_BLOCKED && in->shape.dims[1] % call->device->channel_block != 0)
+        return "channels are no multiple of the block";
+    return NULL;
+}
+
+/* A blocked source has two axes for the channels; both go where axis 1 goes. */
+static enum status prepare_transpose(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    struct geometry in, out;
+    struct move_box box = {.bytes = dtype_bytes(call->in[0]->dtype)};
+    size_t axes[SHAPE_MAX_RANK];
+    int64_t block = call->device->channel_block;
+
+    TRY(transpose_axes(call->attrs, &call->in[0]->shape, axes, err));
+    geometry_of(call->in[0], call->device, &in);
+    geometry_of(call->out[0], call->device, &out);
+    for (size_t i = 0; i < out.rank; i++) {
+        bool channels = call->in[0]->layout == LAYOUT_BLOCKED && axes[i] == 1;
+
+        add_axis(&box, in.dims[axes[i]], in.strides[axes[i]],
+                 out.strides[i] * (channels ? block : 1));
+        if (channels)
+            add_axis(&box, block, 1, out.strides[i]);
+    }
+    return keep(prepare, &box, 0);
+}
+
+const struct kernel kernel_transpose_move = {
+    .name = "cpu:move",
+    .flags = KERNEL_STRIDED,
+    .in_layouts = 1 << LAYOUT_BLOCKED | 1 << LAYOUT_NHWC,
+    .refuses = refuse_transpose,
+    .prepare = prepare_transpose,
+    .enqueue = run_box,
+    .release = free,
+};
+
+/* ---- Expand ---- */
+
+static enum status prepare_expand(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    struct geometry in, out;
+    struct move_box box = {.bytes = dtype_bytes(call->in[0]->dtype)};
+
+    (void)err;
+    geometry_of(call->in[0], call->device, &in);
+    geometry_of(call->out[0], call->device, &out);
+    for (size_t i = 0; i < out.rank; i++) {
+        size_t missing = out.rank - in.rank;
+        bool repeated = i < missing || in.dims[i - missing] == 1;
+
+        add_axis(&box, out.dims[i], repeated ? 0 : in.strides[i - missing], out.strides[i]);
+    }
+    return keep(prepare, &box, 0);
+}
+
+const struct kernel kernel_expand_move = {
+    .name = "cpu:move",
+    .flags = KERNEL_STRIDED,
+    .prepare = prepare_expand,
+    .enqueue = run_box,
+    .release = free,
+};
+
+/* ---- Tile: each axis becomes (repeat, axis), the repeat standing still in the source ---- */
+
+static enum status prepare_tile(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    struct geometry in, out;
+    struct move_box box = {.bytes = dtype_bytes(call->in[0]->dtype)};
+
+    (void)err;
+    geometry_of(call->in[0], call->device, &in);
+    geometry_of(call->out[0], call->device, &out);
+    for (size_t i = 0; i < out.rank; i++) {
+        int64_t repeats = in.dims[i] > 0 ? out.dims[i] / in.dims[i] : 0;
+
+        add_axis(&box, repeats, 0, out.strides[i] * in.dims[i]);
+        add_axis(&box, in.dims[i], in.strides[i], out.strides[i]);
+    }
+    return keep(prepare, &box, 0);
+}
+
+const struct kernel kernel_tile_move = {
+    .name = "cpu:move",
+    .flags = KERNEL_STRIDED,
+    .prepare = prepare_tile,
+    .enqueue = run_box,
+    .release = free,
+};
+
+/* ---- Slice ---- */
+
+static enum status ranges_of(const struct kernel_call *call,
+                             struct slice_range ranges[SHAPE_MAX_RANK], struct error *err)
+{
+    struct tensor tensors[5];
+    const struct tensor *in[5] = {NULL};
+
+    for (size_t i = 0; i < call->inputs; i++)
+        if (call->in[i] != NULL) {
+            tensors[i] = operand_tensor(call->in[i]);
+            in[i] = &tensors[i];
+        }
+    return slice_ranges(in, ranges, err);
+}
+
+static const char *refuse_slice(const struct kernel_call *call)
+{
+    const struct operand *in = call->in[0];
+    int64_t block = call->device->channel_block;
+    struct slice_range ranges[SHAPE_MAX_RANK];
+    const char *unknown = refuse_unknown_values(call, 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4);
+
+    if (unknown != NULL || in->layout != LAYOUT_BLOCKED)
+        return unknown;
+    if (ranges_of(call, ranges, NULL) != STATUS_OK)
+        return "its ranges are not valid";
+    if (ranges[1].step != 1 || ranges[1].start % block != 0 ||
+        (ranges[1].count % block != 0 && ranges[1].start + ranges[1].count != in->shape.dims[1]))
+        return "the slice cuts through blocks of channels";
+    return NULL;
+}
+
+static enum status prepare_slice(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    int64_t block = call->device->channel_block;
+    struct slice_range ranges[SHAPE_MAX_RANK];
+    struct geometry in, out;
+    struct move_box box = {.bytes = dtype_bytes(call->in[0]->dtype)};
+    int64_t start = 0;
+
+    TRY(ranges_of(call, ranges, err));
+    geometry_of(call->in[0], call->device, &in);
+    geometry_of(call->out[0], call->device, &out);
+    for (size_t i = 0; i < out.rank; i++) {
+        bool inside = i >= call->in[0]->shape.rank; /* the axis within a block is taken whole */
+        bool channels = call->in[0]->layout == LAYOUT_BLOCKED && i == 1;
+
+        add_axis(&box, out.dims[i], in.strides[i] * (inside ? 1 : ranges[i].step), out.strides[i]);
+        if (!inside)
+            start += ranges[i].start / (channels ? block : 1) * in.strides[i];
+    }
+    return keep(prepare, &box, start);
+}
+
+const struct kernel kernel_slice_move = {
+    .name = "cpu:move",
+    .flags = KERNEL_STRIDED,
+    .layouts = 1 << LAYOUT_PLAIN | 1 << LAYOUT_BLOCKED | 1 << LAYOUT_NHWC,
+    .refuses = refuse_slice,
+    .prepare = prepare_slice,
+    .enqueue = run_box,
+    .release = free,
+};
