@@ -1,14 +1,16 @@
 /* Queues, batch forming and the lanes.
  *
- *   serve ──submit──> model_queue ──> scheduler ──> lane thread: admit, plan_run, slice ──done──> serve
+ *   serve ──submit──> model_queue ──> scheduler ──> lane thread: admit, plan_run, slice ──done──>
+ * serve
  *
  * Requests of one model whose input shapes agree behind the batch dimension form a batch, up to
  * max_batch_size and to what memory admits.  Nothing waits while a lane is idle unless
- * max_queue_delay says so.  Which model runs next: priority, then earliest deadline, then fair share
- * by measured time.  Deadline and cancellation are looked at at dequeue, before compute and between
- * segments.  The rules are in queue.c and pick.c, pure; threads are in lanes.c.
+ * max_queue_delay says so.  Which model runs next: priority, then earliest deadline, then fair
+ * share by measured time.  Deadline and cancellation are looked at at dequeue, before compute and
+ * between segments.  The rules are in wait_queue.c and pick.c, pure; threads are in lanes.c.
  *
- * Threads: submit from any I/O thread; `done` is called on a lane thread (or, inline, on the caller).
+ * Threads: submit from any I/O thread; `done` is called on a lane thread (or, inline, on the
+ * caller).
  */
 #ifndef BATCH_BATCHER_H
 #define BATCH_BATCHER_H
@@ -30,13 +32,14 @@ struct batcher_config {
 };
 
 /* Starts the lane threads. */
-MUST_CHECK enum status batcher_create(const struct batcher_config *config, struct batcher **out_batcher,
-                                      struct error *err);
+MUST_CHECK enum status batcher_create(const struct batcher_config *config,
+                                      struct batcher **out_batcher, struct error *err);
 void batcher_destroy(struct batcher *batcher); /* queues must be closed; joins the threads */
 void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us);
-void batcher_set_cap_shift(struct batcher *batcher, unsigned shift); /* governor: halve batch caps */
+void batcher_set_cap_shift(struct batcher *batcher,
+                           unsigned shift); /* governor: halve batch caps */
 
-struct queue_policy { /* Triton's ModelQueuePolicy */
+struct queue_policy {      /* Triton's ModelQueuePolicy */
     bool delay_on_timeout; /* timeout_action DELAY instead of REJECT */
     int64_t default_timeout_us;
     bool allow_timeout_override;
@@ -77,9 +80,10 @@ struct batch_stat { /* one batch size, or the bucket of it */
     struct duration_stat input, infer, output;
 };
 struct model_stats {
-    struct duration_stat success, fail, queue, compute_input, compute_infer, compute_output, cancel, rejected;
-    _Atomic uint64_t inference_count; /* rows */
-    _Atomic uint64_t execution_count; /* batches */
+    struct duration_stat success, fail, queue, compute_input, compute_infer, compute_output, cancel,
+        rejected;
+    _Atomic uint64_t inference_count;  /* rows */
+    _Atomic uint64_t execution_count;  /* batches */
     _Atomic int64_t last_inference_ms; /* since 1970 */
     struct batch_stat batches[BATCH_STATS];
     struct histogram request_seconds, queue_seconds, compute_seconds, batch_size;
@@ -89,7 +93,7 @@ MUST_CHECK enum status queue_create(struct batcher *batcher, const struct queue_
                                     struct model_queue **out_queue, struct error *err);
 /* No new requests (they get STATUS_UNAVAILABLE); calls `drained` once the last one is done. */
 void queue_close(struct model_queue *queue, void (*drained)(void *arg), void *arg);
-void queue_destroy(struct model_queue *queue); /* closed and drained; NULL is fine */
+void queue_destroy(struct model_queue *queue);              /* closed and drained; NULL is fine */
 struct model_stats *queue_stats(struct model_queue *queue); /* borrowed */
 size_t queue_waiting(struct model_queue *queue);
 

@@ -8,6 +8,7 @@
 #define BATCH_REQUEST_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "base/arena.h"
 #include "base/error.h"
@@ -18,7 +19,8 @@
 struct model_queue;
 struct response_buffer;
 
-/* One input as it came: `data` holds `bytes` bytes, dense row-major.  STRING: an array of struct bytes. */
+/* One input as it came: `data` holds `bytes` bytes, dense row-major.  STRING: an array of struct
+ * bytes. */
 struct request_input {
     struct shape shape; /* as sent, batch dimension included */
     const void *data;   /* borrowed from the request's body or arena until `done` */
@@ -41,24 +43,36 @@ struct request {
 
     /* Set by serve/: */
     size_t inputs;
-    struct request_input *in;   /* in the order of the model's inputs */
+    struct request_input *in; /* in the order of the model's inputs */
     size_t outputs;
     struct request_output *out; /* in the order of the model's outputs; `wanted` set by serve */
-    int64_t rows;        /* size along the batch dimension; 1 when the model does not batch */
-    uint64_t priority;   /* 1 highest; 0: the model's default */
-    int64_t arrived_us;  /* when the whole request was there */
-    int64_t deadline_us; /* CLOCK_NEVER: none */
+    int64_t rows;             /* size along the batch dimension; 1 when the model does not batch */
+    uint64_t priority;        /* 1 highest; 0: the model's default */
+    int64_t arrived_us;       /* when the whole request was there */
+    int64_t deadline_us;      /* CLOCK_NEVER: none */
     int64_t queue_timeout_us; /* from the request's `timeout` parameter; 0: the policy's */
     atomic_bool cancelled;
-    void (*done)(struct request *request); /* any thread; hands the request back (usually a mailbox_put) */
-    void *owner;         /* serve's call object */
+    bool no_inline; /* never on the caller's thread (its turn's share of the loop is spent) */
+    void (*done)(
+        struct request *request); /* any thread; hands the request back (usually a mailbox_put) */
+    void *owner;                  /* serve's call object */
 
     /* Set by the batcher before `done`: */
     enum status status;
-    struct error error;  /* when status is not OK */
+    struct error error;               /* when status is not OK */
     struct response_buffer *response; /* holds the outputs; released by request_release() */
     int64_t queued_us, started_us, computed_us, finished_us;
-    int64_t batch_rows;  /* rows of the batch it ran in */
+    int64_t batch_rows; /* rows of the batch it ran in */
+
+    /* The batcher's own while it has the request; nobody else looks: */
+    struct request_wait {
+        struct model_queue *queue;
+        uint64_t shape_key; /* equal shapes behind the batch dimension have equal keys */
+        uint64_t bytes;     /* of all inputs */
+        int64_t timeout_us; /* when its queue policy gives up on it; CLOCK_NEVER: does not */
+        size_t level;       /* index of its priority level */
+        bool delayed;       /* timed out under DELAY: served after all others of its level */
+    } wait;
 };
 
 /* Outputs of one batch, shared by its requests and counted. */

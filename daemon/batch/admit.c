@@ -1,0 +1,274 @@
+/* Admission: the largest part of a batch whose peak fits.
+ *
+ *   rows ──> plan (exact if cached, else the next bucket) ──> reserve(peak + io) ──> response ──>
+ * run │ does not fit drop requests from the end <───────────────┘ … until one is left: wait, or
+ * never
+ *
+ * A plan's peak is affine in its rows, so peak(b) ≥ peak(rows) · b / rows: buckets that this bound
+ * rules out are not even compiled.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "batch/bucket.h"
+#include "batch/internal.h"
+
+enum { IO_ALIGNMENT = 64 };
+
+static uint64_t align_io(uint64_t bytes)
+{
+    return (bytes + IO_ALIGNMENT - 1) & ~(uint64_t)(IO_ALIGNMENT - 1);
+}
+
+void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
+                  uint64_t needed_bytes, uint64_t available_bytes)
+{
+    (void)error_set(err, STATUS_NO_MEMORY,
+                    "model '%s': a batch of %" PRId64 " needs %" PRIu64 " bytes, %" PRIu64
+                    " are available",
+                    queue->name, rows, needed_bytes, available_bytes);
+}
+
+struct shape *batch_shapes(struct arena *scratch, const struct model_queue *queue,
+                           const struct request *first, int64_t rows)
+{
+    struct shape *shapes = arena_take_array(scratch, queue->inputs, sizeof(*shapes));
+
+    for (size_t i = 0; shapes != NULL && i < queue->inputs; i++) {
+        shapes[i] = first->in[i].shape;
+        if (queue->max_batch_size > 0)
+            shapes[i].dims[0] = rows;
+    }
+    return shapes;
+}
+
+static const struct request *first_of(const struct batch *batch)
+{
+    return LIST_FIRST(&batch->requests, struct request, link);
+}
+
+/* Rows the plan is made for.  Padding is only for models proven to batch. */
+static int64_t padded_rows(const struct batch *batch)
+{
+    const struct model_queue *queue = batch->queue;
+
+    return queue->batching ? bucket_up(batch->rows, queue->max_batch_size) : batch->rows;
+}
+
+static enum status find_plan(struct lane *lane, struct batch *batch, struct error *err)
+{
+    struct model_queue *queue = batch->queue;
+    struct shape *shapes = batch_shapes(&lane->scratch, queue, first_of(batch), batch->rows);
+
+    if (shapes == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no host memory for a batch",
+                         queue->name);
+    batch->plan_rows = batch->rows;
+    batch->plan = network_find_plan(queue->network, shapes);
+    if (batch->plan != NULL)
+        return STATUS_OK;
+    batch->plan_rows = padded_rows(batch);
+    for (size_t i = 0; i < queue->inputs && queue->max_batch_size > 0; i++)
+        shapes[i].dims[0] = batch->plan_rows;
+    return network_plan(queue->network, shapes, &batch->plan, err);
+}
+
+static bool is_wanted(const struct batch *batch, size_t output)
+{
+    struct request *request;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link)
+        if (request->out[output].wanted)
+            return true;
+    return false;
+}
+
+/* Lays the wanted outputs out in the response; returns their bytes. */
+static uint64_t lay_out_response(struct batch *batch)
+{
+    const struct model_queue *queue = batch->queue;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < queue->outputs; i++) {
+        struct tensor tensor = {.dtype = queue->out_port[i].dtype, .shape = batch->out_shapes[i]};
+        size_t output_bytes = tensor_bytes(&tensor);
+
+        batch->out[i] = (struct run_buffer){.bytes = output_bytes};
+        batch->out_offset[i] = SIZE_MAX;
+        if (!is_wanted(batch, i))
+            continue;
+        batch->out_offset[i] = bytes;
+        bytes += align_io(output_bytes);
+    }
+    return bytes;
+}
+
+/* Kernels read elements: a body that put a tensor at an odd address is copied. */
+static bool is_bindable(const struct batch *batch)
+{
+    const struct model_queue *queue = batch->queue;
+    const struct request *request = first_of(batch);
+
+    if (batch->count != 1 || batch->plan_rows != batch->rows)
+        return false;
+    for (size_t i = 0; i < queue->inputs; i++) {
+        size_t element = dtype_bytes(queue->in_port[i].dtype);
+        size_t alignment =
+            queue->in_port[i].dtype == DTYPE_STRING ? _Alignof(struct bytes) : element;
+
+        if (alignment > 0 && (uintptr_t)request->in[i].data % alignment != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Bytes of each input in the plan's shape, and of the io memory they take together. */
+static uint64_t lay_out_inputs(struct batch *batch)
+{
+    const struct model_queue *queue = batch->queue;
+    const struct request *first = first_of(batch);
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < queue->inputs; i++) {
+        struct tensor tensor = {.dtype = queue->in_port[i].dtype, .shape = first->in[i].shape};
+
+        if (queue->max_batch_size > 0)
+            tensor.shape.dims[0] = batch->plan_rows;
+        batch->in[i] = (struct run_buffer){.bytes = tensor_bytes(&tensor)};
+        bytes += align_io(batch->in[i].bytes);
+    }
+    return bytes;
+}
+
+static bool take_tables(struct lane *lane, struct batch *batch)
+{
+    const struct model_queue *queue = batch->queue;
+
+    batch->in = arena_take_array(&lane->scratch, queue->inputs, sizeof(*batch->in));
+    batch->out = arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out));
+    batch->out_offset =
+        arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out_offset));
+    batch->true_shapes =
+        arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->true_shapes));
+    return batch->in != NULL && batch->out != NULL && batch->out_offset != NULL &&
+           batch->true_shapes != NULL;
+}
+
+/* One attempt with the plan that is held.  STATUS_NO_MEMORY: needed and available are set, and
+ * `*out_never` when waiting is no use; everything but the plan is given back. */
+static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out_never)
+{
+    struct batcher *batcher = lane->batcher;
+    bool is_host = batcher->device->ops->host_memory;
+    uint64_t response_bytes, needed;
+    struct host_pool_stats host;
+
+    *out_never = false;
+    plan_read(batch->plan, &batch->facts);
+    batch->out_shapes = plan_output_shapes(batch->plan, NULL);
+    response_bytes = lay_out_response(batch);
+    batch->gathers = !is_host || !is_bindable(batch);
+    batch->io_bytes = lay_out_inputs(batch);
+    if (!batch->gathers)
+        batch->io_bytes = 0;
+    if (!is_host)
+        batch->io_bytes += response_bytes;
+    needed = batch->facts.peak_bytes + batch->io_bytes;
+    batch->needed_bytes = needed;
+    if (ledger_reserve(batcher->ledger, needed, &batch->available_bytes) != STATUS_OK) {
+        *out_never = needed > ledger_ceiling(batcher->ledger);
+        return STATUS_NO_MEMORY;
+    }
+    batch->reserved_bytes = needed;
+    if (response_create(batcher->host_pool, response_bytes, &batch->response) == STATUS_OK)
+        return STATUS_OK;
+    ledger_unreserve(batcher->ledger, batch->reserved_bytes);
+    batch->reserved_bytes = 0;
+    host_pool_read(batcher->host_pool, &host);
+    batch->needed_bytes = response_bytes;
+    batch->available_bytes =
+        host.limit_bytes > host.in_use_bytes ? host.limit_bytes - host.in_use_bytes : 0;
+    *out_never = response_bytes > host.limit_bytes;
+    return STATUS_NO_MEMORY;
+}
+
+/* Drops requests from the end until the rest has at most `rows` rows; one always stays. */
+static void shrink(struct batch *batch, int64_t rows)
+{
+    while (batch->count > 1 && batch->rows > rows) {
+        struct request *last = CONTAINER_OF(batch->requests.prev, struct request, link);
+
+        list_remove(&last->link);
+        list_prepend(&batch->surplus, &last->link);
+        batch->rows -= last->rows;
+        batch->count--;
+    }
+}
+
+/* The next size worth trying after one that did not fit. */
+static int64_t smaller_rows(const struct batch *batch)
+{
+    int64_t largest = batch->queue->max_batch_size;
+    int64_t next = bucket_down(batch->rows - 1, largest);
+    double share =
+        batch->needed_bytes == 0 ? 0 : (double)batch->available_bytes / (double)batch->needed_bytes;
+    int64_t bound = (int64_t)(share * (double)batch->plan_rows);
+
+    if (bound < next)
+        next = bucket_down(bound, largest);
+    return next < 1 ? 1 : next;
+}
+
+void batch_release(struct lane *lane, struct batch *batch)
+{
+    if (batch->plan != NULL)
+        plan_unref(batch->plan);
+    batch->plan = NULL;
+    if (batch->reserved_bytes > 0)
+        ledger_unreserve(lane->batcher->ledger, batch->reserved_bytes);
+    batch->reserved_bytes = 0;
+    response_unref(batch->response);
+    batch->response = NULL;
+}
+
+static enum admission admit(struct lane *lane, struct batch *batch, bool may_shrink,
+                            struct error *err)
+{
+    for (;;) {
+        bool never;
+
+        if (batch->plan == NULL && find_plan(lane, batch, err) != STATUS_OK)
+            break;
+        if (!take_tables(lane, batch)) {
+            (void)error_set(err, STATUS_NO_MEMORY, "model '%s': no host memory for a batch",
+                            batch->queue->name);
+            break;
+        }
+        if (try_reserve(lane, batch, &never) == STATUS_OK)
+            return ADMIT_RUN;
+        if (may_shrink && batch->count > 1) {
+            plan_unref(batch->plan);
+            batch->plan = NULL;
+            shrink(batch, smaller_rows(batch));
+            continue;
+        }
+        memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+        batch_release(lane, batch);
+        return never ? ADMIT_FAIL : ADMIT_WAIT;
+    }
+    batch_release(lane, batch);
+    return ADMIT_FAIL;
+}
+
+enum admission batch_admit(struct lane *lane, struct batch *batch, struct error *err)
+{
+    return admit(lane, batch, true, err);
+}
+
+enum admission batch_admit_plan(struct lane *lane, struct batch *batch, struct plan *plan,
+                                struct error *err)
+{
+    batch->plan = plan;
+    batch->plan_rows = batch->rows;
+    return admit(lane, batch, false, err);
+}

@@ -1,0 +1,292 @@
+/* The batcher and its queues as objects: made, configured, read, trimmed, destroyed. */
+#include "batch/batcher.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "batch/lanes.h"
+#include "batch/pick.h"
+
+/* Addresses for one arena: more than any device has, and little enough for many lanes. */
+static const size_t range_bytes[] = {(size_t)1 << 40, (size_t)1 << 36, (size_t)1 << 32};
+
+static enum status open_arena(struct batcher *batcher, const char *what, unsigned index,
+                              struct lane_arena **out_arena)
+{
+    enum status status = STATUS_NO_MEMORY;
+    char owner[32];
+
+    (void)snprintf(owner, sizeof(owner), "lane %u%s", index, what);
+    for (size_t i = 0; i < sizeof(range_bytes) / sizeof(range_bytes[0]); i++) {
+        status = lane_arena_create(batcher->device->memory, batcher->ledger, owner, range_bytes[i],
+                                   out_arena);
+        if (status == STATUS_OK)
+            break;
+    }
+    return status;
+}
+
+static enum status open_lane(struct batcher *batcher, unsigned index)
+{
+    struct lane *lane = &batcher->lane[index];
+
+    lane->batcher = batcher;
+    lane->index = index;
+    lane->until_us = CLOCK_NEVER;
+    arena_init(&lane->scratch);
+    TRY(batcher->device->ops->lane_open(batcher->device, index, &lane->device_lane));
+    TRY(open_arena(batcher, "", index, &lane->arena));
+    return open_arena(batcher, " io", index, &lane->io);
+}
+
+static void close_lane(struct lane *lane)
+{
+    lane_arena_destroy(lane->io);
+    lane_arena_destroy(lane->arena);
+    if (lane->device_lane != NULL)
+        lane->batcher->device->ops->lane_close(lane->device_lane);
+    arena_deinit(&lane->scratch);
+}
+
+enum status batcher_create(const struct batcher_config *config, struct batcher **out_batcher,
+                           struct error *err)
+{
+    struct batcher *batcher = calloc(1, sizeof(*batcher));
+    enum status status = STATUS_OK;
+
+    if (batcher == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the batcher");
+    pthread_mutex_init(&batcher->lock, NULL);
+    batcher->device = config->device;
+    batcher->ledger = config->ledger;
+    batcher->host_pool = config->host_pool;
+    batcher->inline_limit_us = config->inline_limit_us;
+    batcher->lanes = config->lanes == 0 ? 1 : config->lanes;
+    list_init(&batcher->active);
+    batcher->lane = calloc(batcher->lanes, sizeof(*batcher->lane));
+    if (batcher->lane == NULL)
+        status = STATUS_NO_MEMORY;
+    for (unsigned i = 0; i < batcher->lanes && status == STATUS_OK; i++)
+        status = open_lane(batcher, i);
+    if (status == STATUS_OK)
+        status = lanes_start(batcher);
+    if (status != STATUS_OK) {
+        batcher_destroy(batcher);
+        return error_set(err, status, "cannot open %u lanes on the device: %s", config->lanes,
+                         status_words(status));
+    }
+    *out_batcher = batcher;
+    return STATUS_OK;
+}
+
+void batcher_destroy(struct batcher *batcher)
+{
+    if (batcher == NULL)
+        return;
+    if (batcher->lane != NULL)
+        lanes_stop(batcher);
+    for (unsigned i = 0; batcher->lane != NULL && i < batcher->lanes; i++)
+        if (batcher->lane[i].batcher != NULL)
+            close_lane(&batcher->lane[i]);
+    free(batcher->lane);
+    free(batcher->candidates);
+    free(batcher->candidate_queues);
+    pthread_mutex_destroy(&batcher->lock);
+    free(batcher);
+}
+
+void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us)
+{
+    atomic_store(&batcher->inline_limit_us, limit_us);
+}
+
+void batcher_set_cap_shift(struct batcher *batcher, unsigned shift)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->cap_shift = shift < 31 ? shift : 31;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+/* ---- queues ---- */
+
+/* Room in the candidate tables for one more queue.  Lock held. */
+static enum status grow_candidates(struct batcher *batcher)
+{
+    size_t room = batcher->candidate_room == 0 ? 16 : batcher->candidate_room * 2;
+    void *candidates, *queues;
+
+    if (batcher->queues < batcher->candidate_room)
+        return STATUS_OK;
+    candidates = realloc(batcher->candidates, room * sizeof(*batcher->candidates));
+    if (candidates == NULL)
+        return STATUS_NO_MEMORY;
+    batcher->candidates = candidates;
+    queues = realloc(batcher->candidate_queues, room * sizeof(*batcher->candidate_queues));
+    if (queues == NULL)
+        return STATUS_NO_MEMORY;
+    batcher->candidate_queues = queues;
+    batcher->candidate_room = room;
+    return STATUS_OK;
+}
+
+static enum status count_queue(struct batcher *batcher)
+{
+    enum status status;
+
+    pthread_mutex_lock(&batcher->lock);
+    status = grow_candidates(batcher);
+    if (status == STATUS_OK)
+        batcher->queues++;
+    pthread_mutex_unlock(&batcher->lock);
+    return status;
+}
+
+static unsigned instances_of(const struct queue_config *config)
+{
+    /* Batches that end in the order in which they started keep the order of their requests. */
+    return config->preserve_ordering ? 1 : config->instances;
+}
+
+enum status queue_create(struct batcher *batcher, const struct queue_config *config,
+                         struct model_queue **out_queue, struct error *err)
+{
+    struct model_queue *queue = calloc(1, sizeof(*queue));
+    enum status status = STATUS_NO_MEMORY;
+
+    if (queue == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory for its queue",
+                         config->name);
+    status = wait_queue_init(&queue->waiting, config, err);
+    if (status != STATUS_OK)
+        goto fail;
+    queue->name = strdup(config->name);
+    if (queue->name == NULL || count_queue(batcher) != STATUS_OK) {
+        status =
+            error_set(err, STATUS_NO_MEMORY, "model '%s': no memory for its queue", config->name);
+        goto fail;
+    }
+    queue->batcher = batcher;
+    queue->network = config->network;
+    queue->max_batch_size = config->max_batch_size;
+    queue->batching = config->batching && config->max_batch_size > 0;
+    queue->instances = instances_of(config);
+    queue->inputs = network_inputs(config->network, &queue->in_port);
+    queue->outputs = network_outputs(config->network, &queue->out_port);
+    queue->hold.since_us = CLOCK_NEVER;
+    list_init(&queue->active_link);
+    stats_init(&queue->stats);
+    *out_queue = queue;
+    return STATUS_OK;
+
+fail:
+    wait_queue_deinit(&queue->waiting);
+    free(queue->name);
+    free(queue);
+    return status;
+}
+
+void queue_destroy(struct model_queue *queue)
+{
+    struct batcher *batcher;
+
+    if (queue == NULL)
+        return;
+    batcher = queue->batcher;
+    pthread_mutex_lock(&batcher->lock);
+    batcher->queues--;
+    pthread_mutex_unlock(&batcher->lock);
+    wait_queue_deinit(&queue->waiting);
+    free(queue->name);
+    free(queue);
+}
+
+struct model_stats *queue_stats(struct model_queue *queue)
+{
+    return &queue->stats;
+}
+
+size_t queue_waiting(struct model_queue *queue)
+{
+    size_t count;
+
+    pthread_mutex_lock(&queue->batcher->lock);
+    count = queue->waiting.count;
+    pthread_mutex_unlock(&queue->batcher->lock);
+    return count;
+}
+
+/* ---- memory ---- */
+
+static uint64_t cached_of(const struct lane_arena *arena)
+{
+    size_t committed = lane_arena_committed(arena), used = lane_arena_used(arena);
+
+    return committed > used ? committed - used : 0;
+}
+
+uint64_t batcher_cached_bytes(struct batcher *batcher)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < batcher->lanes; i++)
+        bytes += cached_of(batcher->lane[i].arena) + cached_of(batcher->lane[i].io);
+    return bytes;
+}
+
+/* The arena with cached bytes that was used longest ago, of those not yet in `seen`. */
+static struct lane_arena *stalest(struct batcher *batcher, uint64_t seen, unsigned *out_bit)
+{
+    struct lane_arena *best = NULL;
+
+    for (unsigned bit = 0; bit < 2 * batcher->lanes && bit < 64; bit++) {
+        struct lane *lane = &batcher->lane[bit / 2];
+        struct lane_arena *arena = bit % 2 == 0 ? lane->arena : lane->io;
+
+        if ((seen >> bit & 1) != 0 || cached_of(arena) == 0)
+            continue;
+        if (best == NULL || lane_arena_last_use_us(arena) < lane_arena_last_use_us(best)) {
+            best = arena;
+            *out_bit = bit;
+        }
+    }
+    return best;
+}
+
+uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes)
+{
+    uint64_t freed = 0, seen = 0, cached = batcher_cached_bytes(batcher);
+    struct lane_arena *arena;
+    unsigned bit;
+
+    while (cached > keep_bytes && (arena = stalest(batcher, seen, &bit)) != NULL) {
+        uint64_t excess = cached - keep_bytes, committed = lane_arena_committed(arena), part;
+        uint64_t cut = cached_of(arena) < excess ? cached_of(arena) : excess;
+
+        seen |= UINT64_C(1) << bit;
+        part = lane_arena_trim(arena, committed > cut ? committed - cut : 0);
+        freed += part;
+        cached -= part < cached ? part : cached;
+    }
+    return freed;
+}
+
+/* ---- figures ---- */
+
+int64_t batcher_last_batch_us(struct batcher *batcher)
+{
+    return atomic_load(&batcher->last_batch_us);
+}
+
+unsigned batcher_running(struct batcher *batcher)
+{
+    return atomic_load(&batcher->running);
+}
+
+uint64_t batcher_progress(struct batcher *batcher)
+{
+    if (atomic_load(&batcher->running) == 0)
+        atomic_fetch_add(&batcher->progress, 1); /* idle lanes are no stuck lanes */
+    return atomic_load(&batcher->progress);
+}

@@ -1,0 +1,372 @@
+/* An admitted batch: gather rows, run the plan, hand every request its slice.
+ *
+ * A batch of one binds the request's own bytes.  Padding repeats the first row: it costs the same
+ * as zeros and cannot be an index out of range where the data is none.  When a run fails because of
+ * what one request sent (an index out of range), the others must not pay for it: they run again one
+ * by one.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "batch/internal.h"
+
+enum { IO_ALIGNMENT = 64 };
+
+static uint64_t align_io(uint64_t bytes)
+{
+    return (bytes + IO_ALIGNMENT - 1) & ~(uint64_t)(IO_ALIGNMENT - 1);
+}
+
+void batch_fail(struct batch *batch, const struct error *err)
+{
+    struct request *request;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link) {
+        request->status = err->status;
+        request->error = *err;
+    }
+}
+
+/* ---- in ---- */
+
+static void copy_in(struct lane *lane, void *to, const void *from, size_t bytes)
+{
+    const struct device_ops *ops = lane->batcher->device->ops;
+
+    if (bytes == 0)
+        return;
+    if (ops->host_memory)
+        memcpy(to, from, bytes);
+    else
+        (void)ops->copy_in(lane->device_lane, to, from,
+                           bytes); /* a lost device shows in plan_run */
+}
+
+/* Writes input `index` of every request behind one another, then rows of padding. */
+static void gather_input(struct lane *lane, struct batch *batch, size_t index, char *to)
+{
+    size_t row_bytes = batch->plan_rows > 0 ? batch->in[index].bytes / (size_t)batch->plan_rows : 0;
+    const char *first_row = NULL;
+    struct request *request;
+    char *at = to;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link) {
+        const struct request_input *in = &request->in[index];
+
+        copy_in(lane, at, in->data, in->bytes);
+        at += in->bytes;
+        if (first_row == NULL)
+            first_row = in->data;
+    }
+    while (row_bytes > 0 && at + row_bytes <= to + batch->in[index].bytes) {
+        copy_in(lane, at, first_row, row_bytes);
+        at += row_bytes;
+    }
+    batch->in[index].data = to;
+}
+
+static enum status bind_inputs(struct lane *lane, struct batch *batch, char **out_rest)
+{
+    const struct request *first = LIST_FIRST(&batch->requests, struct request, link);
+    void *base = NULL;
+    char *at;
+
+    if (batch->io_bytes > 0)
+        TRY(lane_arena_begin(lane->io, batch->io_bytes, &base));
+    at = base;
+    for (size_t i = 0; i < batch->queue->inputs; i++) {
+        if (!batch->gathers) {
+            /* The run only reads it. */
+            batch->in[i].data = (void *)(uintptr_t)first->in[i].data;
+            continue;
+        }
+        gather_input(lane, batch, i, at);
+        at += align_io(batch->in[i].bytes);
+    }
+    *out_rest = at;
+    return STATUS_OK;
+}
+
+static void bind_outputs(struct lane *lane, struct batch *batch, char *device_outputs)
+{
+    char *host = response_data(batch->response);
+    bool is_host = lane->batcher->device->ops->host_memory;
+
+    for (size_t i = 0; i < batch->queue->outputs; i++)
+        if (batch->out_offset[i] != SIZE_MAX)
+            batch->out[i].data = (is_host ? host : device_outputs) + batch->out_offset[i];
+}
+
+/* ---- run ---- */
+
+static bool is_wanted_still(const struct request *request, int64_t now_us)
+{
+    return !atomic_load_explicit(&request->cancelled, memory_order_relaxed) &&
+           request->deadline_us > now_us;
+}
+
+static bool anyone_waits(const struct batch *batch)
+{
+    int64_t now_us = clock_now_us();
+    struct request *request;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link)
+        if (is_wanted_still(request, now_us))
+            return true;
+    return false;
+}
+
+/* A later segment wants more than the plan said: admission again, and a look at who still waits. */
+static enum status admit_segment(void *arg, uint64_t total_bytes)
+{
+    struct lane *lane = arg;
+    struct batch *batch = &lane->batch;
+    uint64_t held = batch->reserved_bytes - batch->io_bytes;
+
+    if (!anyone_waits(batch))
+        return STATUS_CANCELLED;
+    if (total_bytes <= held)
+        return STATUS_OK;
+    if (ledger_reserve(lane->batcher->ledger, total_bytes - held, &batch->available_bytes) !=
+        STATUS_OK) {
+        batch->needed_bytes = total_bytes;
+        return STATUS_NO_MEMORY;
+    }
+    batch->reserved_bytes += total_bytes - held;
+    return STATUS_OK;
+}
+
+static enum status run_plan(struct lane *lane, struct batch *batch, struct error *err)
+{
+    struct request *first = LIST_FIRST(&batch->requests, struct request, link);
+    struct run run = {
+        .lane = lane->device_lane,
+        .arena = lane->arena,
+        .inputs = batch->queue->inputs,
+        .in = batch->in,
+        .outputs = batch->queue->outputs,
+        .out = batch->out,
+        .out_shapes = batch->true_shapes,
+        .cancelled = batch->count == 1 ? &first->cancelled : NULL,
+        .admit = admit_segment,
+        .admit_arg = lane,
+        .strings = response_strings(batch->response),
+    };
+
+    if (run.strings == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no host memory for text outputs");
+    memcpy(batch->true_shapes, batch->out_shapes, run.outputs * sizeof(*batch->true_shapes));
+    return plan_run(batch->plan, &run, err);
+}
+
+/* Cached bytes of other lanes may stand in the way of a reservation that is good: give them back
+ * once. */
+static enum status run_or_trim(struct lane *lane, struct batch *batch, struct error *err)
+{
+    enum status status = run_plan(lane, batch, err);
+
+    if (status != STATUS_NO_MEMORY)
+        return status;
+    (void)batcher_trim(lane->batcher, 0);
+    (void)host_pool_trim(lane->batcher->host_pool, 0);
+    return run_plan(lane, batch, err);
+}
+
+static enum status bind_or_trim(struct lane *lane, struct batch *batch, char **out_rest)
+{
+    enum status status = bind_inputs(lane, batch, out_rest);
+
+    if (status != STATUS_NO_MEMORY)
+        return status;
+    (void)batcher_trim(lane->batcher, 0);
+    return bind_inputs(lane, batch, out_rest);
+}
+
+/* ---- out ---- */
+
+static enum status copy_outputs(struct lane *lane, struct batch *batch)
+{
+    const struct device_ops *ops = lane->batcher->device->ops;
+    char *host = response_data(batch->response);
+
+    if (ops->host_memory)
+        return STATUS_OK;
+    for (size_t i = 0; i < batch->queue->outputs; i++)
+        if (batch->out_offset[i] != SIZE_MAX)
+            TRY(ops->copy_out(lane->device_lane, host + batch->out_offset[i], batch->out[i].data,
+                              batch->out[i].bytes));
+    return ops->lane_wait(lane->device_lane);
+}
+
+/* Whether every output has one row for each row of the batch, so that it may be cut. */
+static enum status check_rows(const struct batch *batch, struct error *err)
+{
+    const struct model_queue *queue = batch->queue;
+
+    if (batch->count == 1 && batch->plan_rows == batch->rows)
+        return STATUS_OK;
+    for (size_t i = 0; i < queue->outputs; i++) {
+        const struct shape *shape = &batch->true_shapes[i];
+        char text[SHAPE_TEXT_BYTES];
+
+        if (batch->out_offset[i] == SIZE_MAX ||
+            (shape->rank > 0 && shape->dims[0] == batch->plan_rows))
+            continue;
+        return error_set(err, STATUS_INTERNAL,
+                         "model '%s': output '%s' came as %s from a batch of %lld rows, its first "
+                         "dimension is not the batch",
+                         queue->name, queue->out_port[i].name, shape_format(shape, text),
+                         (long long)batch->plan_rows);
+    }
+    return STATUS_OK;
+}
+
+static void slice(struct batch *batch, struct request *request, int64_t first_row)
+{
+    const struct model_queue *queue = batch->queue;
+    bool whole = batch->count == 1 && batch->plan_rows == batch->rows;
+
+    for (size_t i = 0; i < queue->outputs; i++) {
+        struct request_output *out = &request->out[i];
+        struct tensor tensor = {.dtype = queue->out_port[i].dtype, .shape = batch->true_shapes[i]};
+        const char *base = response_data(batch->response);
+
+        out->shape = batch->true_shapes[i];
+        out->data = NULL;
+        out->bytes = 0;
+        if (!whole && tensor.shape.rank > 0)
+            out->shape.dims[0] = tensor.shape.dims[0] = request->rows;
+        if (!out->wanted)
+            continue;
+        out->bytes = tensor_bytes(&tensor);
+        out->data = base + batch->out_offset[i];
+        if (first_row > 0)
+            out->data = base + batch->out_offset[i] +
+                        out->bytes / (size_t)request->rows * (size_t)first_row;
+    }
+}
+
+static void slice_all(struct batch *batch)
+{
+    struct request *request;
+    int64_t row = 0;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link) {
+        slice(batch, request, row);
+        request->response = response_ref(batch->response);
+        request->status = STATUS_OK;
+        request->batch_rows = batch->rows;
+        row += request->rows;
+    }
+}
+
+/* ---- the whole ---- */
+
+static enum status run_once(struct lane *lane, struct batch *batch, struct error *err)
+{
+    enum status status;
+    char *rest = NULL;
+
+    batch->started_ns = clock_now_ns();
+    status = bind_or_trim(lane, batch, &rest);
+    batch->gathered_ns = batch->computed_ns = clock_now_ns();
+    if (status == STATUS_OK) {
+        bind_outputs(lane, batch, rest);
+        status = run_or_trim(lane, batch, err);
+        batch->computed_ns = clock_now_ns();
+    } else {
+        memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+    }
+    if (status == STATUS_OK)
+        status = copy_outputs(lane, batch);
+    if (status == STATUS_OK)
+        status = check_rows(batch, err);
+    if (batch->io_bytes > 0)
+        lane_arena_end(lane->io);
+    if (status == STATUS_OK)
+        slice_all(batch);
+    batch->sliced_ns = clock_now_ns();
+    return status;
+}
+
+static void stamp(struct batch *batch)
+{
+    struct request *request;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link) {
+        request->started_us = batch->started_ns / 1000;
+        request->computed_us = batch->computed_ns / 1000;
+    }
+}
+
+/* Says of a failure what the engine could not know. */
+static void complete_error(struct batch *batch, enum status status, struct error *err)
+{
+    if (err->text[0] == '\0')
+        (void)error_set(err, status, "%s", status_words(status));
+    err->status = status;
+    if (status == STATUS_NO_MEMORY && batch->needed_bytes > batch->available_bytes)
+        memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+}
+
+static void run_batch(struct lane *lane, struct batch *batch, enum status *out_status)
+{
+    struct error err = {.status = STATUS_OK};
+
+    *out_status = run_once(lane, batch, &err);
+    if (*out_status != STATUS_OK) {
+        complete_error(batch, *out_status, &err);
+        batch_fail(batch, &err);
+    }
+    stamp(batch);
+    stats_batch(&batch->queue->stats, batch);
+    batch_release(lane, batch);
+}
+
+/* Runs one request of a batch that failed as a whole. */
+static void run_alone(struct lane *lane, struct batch *batch, struct request *request)
+{
+    struct error err = {.status = STATUS_OK};
+    enum status status;
+
+    list_init(&batch->requests);
+    list_append(&batch->requests, &request->link);
+    batch->count = 1;
+    batch->rows = request->rows;
+    if (batch_admit(lane, batch, &err) == ADMIT_RUN)
+        run_batch(lane, batch, &status);
+    else
+        batch_fail(batch, &err);
+    list_remove(&request->link);
+}
+
+static void run_each_alone(struct lane *lane, struct batch *batch)
+{
+    struct list all, done;
+    struct request *request;
+
+    list_init(&all);
+    list_init(&done);
+    while ((request = LIST_FIRST(&batch->requests, struct request, link)) != NULL) {
+        list_remove(&request->link);
+        list_append(&all, &request->link);
+    }
+    while ((request = LIST_FIRST(&all, struct request, link)) != NULL) {
+        list_remove(&request->link);
+        run_alone(lane, batch, request);
+        list_append(&done, &request->link);
+    }
+    while ((request = LIST_FIRST(&done, struct request, link)) != NULL) {
+        list_remove(&request->link);
+        list_append(&batch->requests, &request->link);
+    }
+}
+
+void batch_execute(struct lane *lane, struct batch *batch)
+{
+    enum status status;
+
+    run_batch(lane, batch, &status);
+    if (status == STATUS_INVALID && batch->count > 1)
+        run_each_alone(lane, batch);
+}

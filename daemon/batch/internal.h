@@ -1,0 +1,145 @@
+/* What the files of batch/ share: lanes, queues, the batch on a lane. */
+#ifndef BATCH_INTERNAL_H
+#define BATCH_INTERNAL_H
+
+#include <pthread.h>
+
+#include "batch/batcher.h"
+#include "batch/wait_queue.h"
+
+struct lane;
+
+/* One batch on its way through a lane.  Everything it points to outlives it or is in lane->scratch.
+ */
+struct batch {
+    struct model_queue *queue;
+    struct list requests;
+    struct list surplus; /* taken, but did not fit; they go back to the queue */
+    size_t count;        /* of requests */
+    int64_t rows;        /* of the requests */
+    int64_t plan_rows; /* ≥ rows: those behind are padding.  0: the model has no batch dimension */
+    struct plan *plan;
+    struct plan_facts facts;
+    const struct shape *out_shapes; /* the plan's */
+    bool gathers;                   /* inputs are copied together, else bound where they are */
+    uint64_t io_bytes;              /* of the lane's io memory */
+    uint64_t reserved_bytes;        /* in the ledger, given back by batch_release() */
+    uint64_t needed_bytes, available_bytes; /* when it was not admitted */
+    struct response_buffer *response;
+    size_t *out_offset; /* per output, in the response; SIZE_MAX: nobody wants it */
+    struct run_buffer *in, *out;
+    struct shape *true_shapes; /* per output, as the run found them */
+    int64_t started_ns, gathered_ns, computed_ns, sliced_ns;
+};
+
+struct lane {
+    struct batcher *batcher;
+    unsigned index;
+    pthread_t thread;
+    bool has_thread;
+    struct device_lane *device_lane;
+    struct lane_arena *arena; /* activations */
+    struct lane_arena *io; /* gathered inputs; on devices with memory of their own also outputs */
+    struct arena scratch;  /* small things of the batch that runs */
+    struct batch batch;
+    atomic_uint wakes; /* futex: changes with every wake */
+    /* under batcher->lock */
+    bool taken;       /* somebody runs a batch here: its thread, or a submitter */
+    bool asleep;      /* its thread waits and nobody has woken it yet */
+    int64_t until_us; /* … at most until then */
+};
+
+/* A queue that could not be admitted waits for memory. */
+struct memory_hold {
+    int64_t since_us; /* CLOCK_NEVER: it does not wait */
+    int64_t retry_us;
+    uint64_t needed_bytes, available_bytes;
+};
+
+struct model_queue {
+    struct batcher *batcher;
+    struct network *network;
+    char *name;
+    int64_t max_batch_size;
+    bool batching;
+    unsigned instances;
+    size_t inputs, outputs;
+    const struct network_port *in_port, *out_port; /* the network's */
+    struct model_stats stats;
+    /* under batcher->lock */
+    struct list active_link; /* in batcher->active while requests wait */
+    struct wait_queue waiting;
+    size_t pending; /* requests accepted and not done yet */
+    unsigned running;
+    int64_t used_us;      /* device time, in the virtual time of pick.h */
+    int64_t predicted_us; /* the last batch took so long */
+    struct memory_hold hold;
+    bool closed;
+    void (*drained)(void *arg);
+    void *drained_arg;
+};
+
+struct batcher {
+    pthread_mutex_t lock;
+    struct device *device;
+    struct ledger *ledger;
+    struct host_pool *host_pool;
+    _Atomic int64_t inline_limit_us;
+    _Atomic int64_t last_batch_us;
+    atomic_uint running;
+    _Atomic uint64_t progress;
+    unsigned lanes;
+    struct lane *lane;
+    /* under lock */
+    struct list active;
+    size_t queues;
+    struct pick_candidate *candidates; /* room for one a queue */
+    struct model_queue **candidate_queues;
+    size_t candidate_room;
+    unsigned cap_shift;
+    int64_t virtual_us; /* device time used by whoever ran last: newcomers start here */
+    bool stopping;
+};
+
+/* ---- admit.c: plan, reserve, room for the answers ---- */
+
+enum admission { ADMIT_RUN, ADMIT_WAIT, ADMIT_FAIL };
+/* Prepares lane->batch (queue, requests, count, rows are set).  RUN: everything it needs is held,
+ * and what does not fit is in `surplus`.  WAIT: needed_bytes and available_bytes say why.  FAIL:
+ * `err`. On WAIT and FAIL nothing is held. */
+enum admission batch_admit(struct lane *lane, struct batch *batch, struct error *err);
+/* The same for a plan that is there already; the batch adopts the reference. */
+enum admission batch_admit_plan(struct lane *lane, struct batch *batch, struct plan *plan,
+                                struct error *err);
+/* Gives back plan, reservation and response, whichever are held. */
+void batch_release(struct lane *lane, struct batch *batch);
+/* Input shapes for `rows` rows, out of the scratch; NULL: no memory. */
+struct shape *batch_shapes(struct arena *scratch, const struct model_queue *queue,
+                           const struct request *first, int64_t rows);
+void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
+                  uint64_t needed_bytes, uint64_t available_bytes);
+
+/* ---- execute.c: gather, run, slice ---- */
+
+/* Runs an admitted batch and leaves status, outputs and times in its requests; releases it. */
+void batch_execute(struct lane *lane, struct batch *batch);
+/* Marks every request as failed. */
+void batch_fail(struct batch *batch, const struct error *err);
+
+/* ---- response.c ---- */
+
+MUST_CHECK enum status response_create(struct host_pool *pool, size_t bytes,
+                                       struct response_buffer **out_response);
+void *response_data(struct response_buffer *response);
+struct string_heap *
+response_strings(struct response_buffer *response); /* made when asked for; NULL */
+
+/* ---- statistics.c ---- */
+
+void stats_init(struct model_stats *stats);
+/* A batch that ran, well or not. */
+void stats_batch(struct model_stats *stats, const struct batch *batch);
+/* A request that is done; finished_us and status are set. */
+void stats_request(struct model_stats *stats, const struct request *request);
+
+#endif

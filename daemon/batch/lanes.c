@@ -1,0 +1,649 @@
+/* The lanes: threads that take the next batch, and the submitter's short cut.
+ *
+ *   lane thread:  sweep ─> pick ─> admit ─> run ─> answer ─> again
+ *                   └ nothing to do: sleep on the lane's futex until the next event or wake
+ *
+ * One lock guards queues and lane states; it is never held while something is planned, run or
+ * answered.  A lane is `taken` by whoever runs a batch in it: its own thread, or a submitter whose
+ * request is so short that handing it over would cost more.  Nobody spins: a submitter wakes one
+ * sleeping lane if the lane would otherwise sleep past the work, and a lane that took work while
+ * more is ready wakes the next.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "batch/lanes.h"
+#include "batch/pick.h"
+
+/* A queue that could not be admitted asks again after so long, or when a batch has ended. */
+enum { MEMORY_RETRY_US = 10000 };
+/* A queue that waited so long for memory is next: what runs may end, nothing new starts before it.
+ */
+enum { MEMORY_PATIENCE_US = 50000 };
+
+/* ---- sleeping ---- */
+
+static void futex_wait(atomic_uint *word, unsigned seen, int64_t until_us)
+{
+    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
+
+    (void)syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, seen,
+                  until_us == CLOCK_NEVER ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+static void futex_wake(atomic_uint *word)
+{
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+/* Marks the lane as woken; the caller calls futex_wake() once the lock is free. */
+static void mark_woken(struct lane *lane)
+{
+    lane->asleep = false;
+    atomic_fetch_add(&lane->wakes, 1);
+}
+
+/* A free lane whose thread sleeps; NULL: none.  Lock held. */
+static struct lane *sleeping_lane(struct batcher *batcher)
+{
+    for (unsigned i = 0; i < batcher->lanes; i++)
+        if (batcher->lane[i].asleep && !batcher->lane[i].taken)
+            return &batcher->lane[i];
+    return NULL;
+}
+
+/* Lock held; the result is for futex_wake() after it. */
+static struct lane *wake_one(struct batcher *batcher)
+{
+    struct lane *lane = sleeping_lane(batcher);
+
+    if (lane != NULL)
+        mark_woken(lane);
+    return lane;
+}
+
+static void finish_wake(struct lane *lane)
+{
+    if (lane != NULL)
+        futex_wake(&lane->wakes);
+}
+
+void lanes_wake_all(struct batcher *batcher)
+{
+    for (unsigned i = 0; i < batcher->lanes; i++) {
+        pthread_mutex_lock(&batcher->lock);
+        mark_woken(&batcher->lane[i]);
+        pthread_mutex_unlock(&batcher->lock);
+        futex_wake(&batcher->lane[i].wakes);
+    }
+}
+
+/* ---- answers ---- */
+
+/* The last step of a request; afterwards it is somebody else's. */
+static void answer(struct request *request)
+{
+    struct model_queue *queue = request->wait.queue;
+
+    request->finished_us = clock_now_us();
+    stats_request(&queue->stats, request);
+    request->done(request);
+}
+
+/* `count` requests of the queue are answered.  When they were the last of a closed queue, the queue
+ * may be gone when this returns. */
+static void settle(struct model_queue *queue, size_t count)
+{
+    struct batcher *batcher = queue->batcher;
+    void (*drained)(void *arg) = NULL;
+    void *arg = NULL;
+
+    pthread_mutex_lock(&batcher->lock);
+    queue->pending -= count;
+    if (queue->closed && queue->pending == 0) {
+        drained = queue->drained;
+        arg = queue->drained_arg;
+        queue->drained = NULL;
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    if (drained != NULL)
+        drained(arg);
+}
+
+static void answer_all(struct list *requests)
+{
+    struct request *request;
+
+    while ((request = LIST_FIRST(requests, struct request, link)) != NULL) {
+        struct model_queue *queue = request->wait.queue;
+
+        list_remove(&request->link);
+        answer(request);
+        settle(queue, 1);
+    }
+}
+
+/* ---- queues; lock held ---- */
+
+static void note_active(struct batcher *batcher, struct model_queue *queue)
+{
+    if (!list_is_empty(&queue->active_link))
+        return;
+    list_append(&batcher->active, &queue->active_link);
+    queue->used_us = pick_used_after_idle(queue->used_us, batcher->virtual_us);
+}
+
+static void note_idle(struct model_queue *queue)
+{
+    if (queue->waiting.count > 0)
+        return;
+    list_remove(&queue->active_link);
+    queue->hold = (struct memory_hold){.since_us = CLOCK_NEVER};
+}
+
+/* Requests that expire while their queue waits for memory die of that, and say so. */
+static void blame_memory(struct model_queue *queue, struct list *leaving)
+{
+    struct request *request;
+
+    if (queue->hold.since_us == CLOCK_NEVER)
+        return;
+    LIST_FOR_EACH (request, leaving, struct request, link) {
+        if (request->wait.queue != queue || request->status != STATUS_DEADLINE)
+            continue;
+        memory_error(&request->error, queue, request->rows, queue->hold.needed_bytes,
+                     queue->hold.available_bytes);
+        request->status = STATUS_NO_MEMORY;
+    }
+}
+
+static void sweep(struct batcher *batcher, int64_t now_us, bool all, struct list *leaving)
+{
+    struct model_queue *queue;
+
+    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link) {
+        wait_queue_sweep(&queue->waiting, now_us, all, leaving);
+        blame_memory(queue, leaving);
+        note_idle(queue);
+    }
+}
+
+static int64_t cap_rows(const struct model_queue *queue)
+{
+    int64_t cap = queue->max_batch_size >> queue->batcher->cap_shift;
+
+    return cap > 0 ? cap : 1;
+}
+
+static bool may_start(const struct model_queue *queue)
+{
+    if (queue->instances > 0 && queue->running >= queue->instances)
+        return false;
+    return true;
+}
+
+/* A queue whose turn has come but for memory that others hold. */
+static const struct model_queue *first_in_need(const struct batcher *batcher, int64_t now_us)
+{
+    const struct model_queue *queue, *first = NULL;
+
+    if (atomic_load(&batcher->running) == 0)
+        return NULL; /* nobody would make room */
+    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
+        if (queue->hold.since_us != CLOCK_NEVER &&
+            now_us - queue->hold.since_us >= MEMORY_PATIENCE_US &&
+            (first == NULL || queue->hold.since_us < first->hold.since_us))
+            first = queue;
+    return first;
+}
+
+/* Lists the queues that could start a batch now; returns how many.  *out_next_us: when that may
+ * change by itself. */
+static size_t list_candidates(struct batcher *batcher, int64_t now_us, int64_t *out_next_us)
+{
+    const struct model_queue *in_need = first_in_need(batcher, now_us);
+    int64_t next_us = CLOCK_NEVER;
+    struct model_queue *queue;
+    size_t count = 0;
+
+    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link) {
+        int64_t expiry_us = wait_queue_next_expiry(&queue->waiting);
+        struct wait_offer offer;
+
+        next_us = expiry_us < next_us ? expiry_us : next_us;
+        if (!may_start(queue) || (in_need != NULL && in_need != queue))
+            continue;
+        if (queue->hold.since_us != CLOCK_NEVER && queue->hold.retry_us > now_us) {
+            next_us = queue->hold.retry_us < next_us ? queue->hold.retry_us : next_us;
+            continue;
+        }
+        offer = wait_queue_offer(&queue->waiting, now_us, cap_rows(queue));
+        next_us = offer.at_us < next_us ? offer.at_us : next_us;
+        if (offer.rows == 0)
+            continue;
+        batcher->candidate_queues[count] = queue;
+        batcher->candidates[count++] = (struct pick_candidate){.rank = offer.rank,
+                                                               .deadline_us = offer.deadline_us,
+                                                               .predicted_us = queue->predicted_us,
+                                                               .used_us = queue->used_us};
+    }
+    *out_next_us = next_us;
+    return count;
+}
+
+static void start_batch(struct lane *lane, struct model_queue *queue)
+{
+    struct batcher *batcher = lane->batcher;
+
+    lane->batch = (struct batch){.queue = queue};
+    list_init(&lane->batch.requests);
+    list_init(&lane->batch.surplus);
+    arena_reset(&lane->scratch);
+    lane->taken = true;
+    queue->running++;
+    atomic_fetch_add(&batcher->running, 1);
+    if (queue->used_us > batcher->virtual_us)
+        batcher->virtual_us = queue->used_us;
+}
+
+/* Takes the next batch into the lane; *out_more: others are ready too. */
+static bool take_batch(struct lane *lane, int64_t now_us, int64_t *out_next_us, bool *out_more)
+{
+    struct batcher *batcher = lane->batcher;
+    size_t count = list_candidates(batcher, now_us, out_next_us);
+    struct model_queue *queue;
+    struct wait_offer offer;
+    struct request *request;
+
+    if (count == 0)
+        return false;
+    queue = batcher->candidate_queues[pick_next(batcher->candidates, count, now_us)];
+    start_batch(lane, queue);
+    offer = wait_queue_offer(&queue->waiting, now_us, cap_rows(queue));
+    lane->batch.count = wait_queue_take(&queue->waiting, &offer, &lane->batch.requests);
+    LIST_FOR_EACH (request, &lane->batch.requests, struct request, link)
+        lane->batch.rows += request->rows;
+    *out_more = count > 1 || queue->waiting.count > 0;
+    note_idle(queue);
+    return true;
+}
+
+static void clear_holds(struct batcher *batcher)
+{
+    struct model_queue *queue;
+
+    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
+        queue->hold.retry_us = 0;
+}
+
+/* ---- one batch in a lane ---- */
+
+static void put_back(struct lane *lane, struct list *requests)
+{
+    struct model_queue *queue = lane->batch.queue;
+
+    if (list_is_empty(requests))
+        return;
+    wait_queue_put_back(&queue->waiting, requests);
+    note_active(lane->batcher, queue);
+}
+
+static void hold_for_memory(struct lane *lane, int64_t now_us)
+{
+    struct model_queue *queue = lane->batch.queue;
+
+    if (queue->hold.since_us == CLOCK_NEVER)
+        queue->hold.since_us = now_us;
+    queue->hold.retry_us = now_us + MEMORY_RETRY_US;
+    queue->hold.needed_bytes = lane->batch.needed_bytes;
+    queue->hold.available_bytes = lane->batch.available_bytes;
+}
+
+/* Ends what start_batch() began.  The lane is free again; `more` work may need another lane. */
+static struct lane *end_batch(struct lane *lane, int64_t busy_us)
+{
+    struct batcher *batcher = lane->batcher;
+    struct model_queue *queue = lane->batch.queue;
+
+    lane->taken = false;
+    queue->running--;
+    atomic_fetch_sub(&batcher->running, 1);
+    atomic_fetch_add(&batcher->progress, 1);
+    if (busy_us > 0) {
+        queue->used_us += busy_us;
+        queue->predicted_us = busy_us;
+        queue->waiting.lead_us = 2 * busy_us + 1000;
+        atomic_store(&batcher->last_batch_us, clock_now_us());
+        clear_holds(batcher);
+    }
+    return list_is_empty(&batcher->active) ? NULL : wake_one(batcher);
+}
+
+/* Those that were cancelled or expired while the batch was made ready. */
+static void drop_unwanted(struct batch *batch, struct list *leaving)
+{
+    int64_t now_us = clock_now_us();
+    struct request *request;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link) {
+        bool cancelled = atomic_load_explicit(&request->cancelled, memory_order_relaxed);
+
+        if (!cancelled && request->deadline_us > now_us)
+            continue;
+        request->status = error_set(&request->error, cancelled ? STATUS_CANCELLED : STATUS_DEADLINE,
+                                    cancelled ? "request cancelled"
+                                              : "Deadline expired before the request could run");
+        list_remove(&request->link);
+        list_append(leaving, &request->link);
+        batch->rows -= request->rows;
+        batch->count--;
+    }
+}
+
+/* Runs lane->batch, which is taken; answers everybody.  Lock not held. */
+static void run_taken(struct lane *lane, enum admission admission, struct error *err)
+{
+    struct batcher *batcher = lane->batcher;
+    struct batch *batch = &lane->batch;
+    struct model_queue *queue = batch->queue;
+    int64_t from_us = clock_now_us(), busy_us = 0;
+    struct lane *other;
+    struct list done, leaving;
+
+    list_init(&done);
+    list_init(&leaving);
+    if (admission == ADMIT_RUN) {
+        if (!list_is_empty(&batch->surplus)) {
+            pthread_mutex_lock(&batcher->lock);
+            put_back(lane, &batch->surplus);
+            other = wake_one(batcher);
+            pthread_mutex_unlock(&batcher->lock);
+            finish_wake(other);
+        }
+        drop_unwanted(batch, &leaving);
+        if (batch->count > 0)
+            batch_execute(lane, batch);
+        else
+            batch_release(lane, batch);
+        busy_us = clock_now_us() - from_us;
+        busy_us = busy_us > 0 ? busy_us : 1;
+    } else if (admission == ADMIT_FAIL) {
+        batch_fail(batch, err);
+    }
+    pthread_mutex_lock(&batcher->lock);
+    put_back(lane, &batch->surplus);
+    if (admission == ADMIT_WAIT) {
+        put_back(lane, &batch->requests);
+        hold_for_memory(lane, from_us);
+    } else if (queue->waiting.count > 0) {
+        queue->hold.since_us = CLOCK_NEVER;
+    }
+    if (!list_is_empty(&batch->requests)) {
+        done = batch->requests;
+        done.next->prev = done.prev->next = &done;
+    }
+    other = end_batch(lane, busy_us);
+    pthread_mutex_unlock(&batcher->lock);
+    finish_wake(other);
+    answer_all(&leaving);
+    answer_all(&done);
+}
+
+/* ---- the thread ---- */
+
+static void run_next(struct lane *lane)
+{
+    struct error err = {.status = STATUS_OK};
+    enum admission admission;
+
+    lane->batcher->device->ops->lane_enter(lane->device_lane);
+    admission = batch_admit(lane, &lane->batch, &err);
+    run_taken(lane, admission, &err);
+}
+
+/* Sleeps until woken or `until_us`.  Lock held before and after, not between. */
+static void sleep_until(struct lane *lane, int64_t until_us)
+{
+    unsigned seen = atomic_load(&lane->wakes);
+
+    lane->asleep = true;
+    lane->until_us = until_us;
+    pthread_mutex_unlock(&lane->batcher->lock);
+    futex_wait(&lane->wakes, seen, until_us);
+    pthread_mutex_lock(&lane->batcher->lock);
+    lane->asleep = false;
+}
+
+static void *lane_main(void *arg)
+{
+    struct lane *lane = arg;
+    struct batcher *batcher = lane->batcher;
+
+    pthread_mutex_lock(&batcher->lock);
+    while (!batcher->stopping) {
+        int64_t now_us = clock_now_us(), next_us = CLOCK_NEVER;
+        struct lane *other = NULL;
+        struct list leaving;
+        bool more = false, took;
+
+        list_init(&leaving);
+        sweep(batcher, now_us, false, &leaving);
+        took = !lane->taken && take_batch(lane, now_us, &next_us, &more);
+        if (!took && list_is_empty(&leaving)) {
+            sleep_until(lane, next_us);
+            continue;
+        }
+        if (took && more)
+            other = wake_one(batcher);
+        pthread_mutex_unlock(&batcher->lock);
+        finish_wake(other);
+        answer_all(&leaving);
+        if (took)
+            run_next(lane);
+        pthread_mutex_lock(&batcher->lock);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return NULL;
+}
+
+enum status lanes_start(struct batcher *batcher)
+{
+    sigset_t all, before;
+    enum status status = STATUS_OK;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (unsigned i = 0; i < batcher->lanes && status == STATUS_OK; i++) {
+        struct lane *lane = &batcher->lane[i];
+        char name[16];
+
+        if (pthread_create(&lane->thread, NULL, lane_main, lane) != 0) {
+            status = STATUS_NO_MEMORY;
+            break;
+        }
+        lane->has_thread = true;
+        (void)snprintf(name, sizeof(name), "lane %u", i);
+        (void)pthread_setname_np(lane->thread, name);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+void lanes_stop(struct batcher *batcher)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->stopping = true;
+    pthread_mutex_unlock(&batcher->lock);
+    lanes_wake_all(batcher);
+    for (unsigned i = 0; i < batcher->lanes; i++)
+        if (batcher->lane[i].has_thread)
+            (void)pthread_join(batcher->lane[i].thread, NULL);
+}
+
+/* ---- submit ---- */
+
+/* A plan that is there, has been measured and is short enough; NULL: hand the request over. */
+static struct plan *short_plan(struct batcher *batcher, struct model_queue *queue,
+                               struct request *request)
+{
+    int64_t limit_us = atomic_load_explicit(&batcher->inline_limit_us, memory_order_relaxed);
+    struct plan_facts facts;
+    struct shape *shapes;
+    struct plan *plan;
+
+    if (limit_us <= 0 || request->no_inline || !batcher->device->ops->host_memory ||
+        queue->waiting.delay_us > 0)
+        return NULL;
+    shapes = batch_shapes(&request->arena, queue, request, request->rows);
+    if (shapes == NULL)
+        return NULL;
+    plan = network_find_plan(queue->network, shapes);
+    if (plan == NULL)
+        return NULL;
+    plan_read(plan, &facts);
+    if (facts.predicted_us >= 0 && facts.predicted_us <= limit_us)
+        return plan;
+    plan_unref(plan);
+    return NULL;
+}
+
+/* Lock held. */
+static struct lane *free_lane(struct batcher *batcher)
+{
+    if (!list_is_empty(&batcher->active))
+        return NULL;
+    for (unsigned i = 0; i < batcher->lanes; i++)
+        if (!batcher->lane[i].taken)
+            return &batcher->lane[i];
+    return NULL;
+}
+
+/* Runs the request here and now if a lane is free and memory is there. */
+static bool submit_inline(struct batcher *batcher, struct model_queue *queue,
+                          struct request *request)
+{
+    struct plan *plan = short_plan(batcher, queue, request);
+    struct error err = {.status = STATUS_OK};
+    struct lane *lane = NULL;
+    enum admission admission;
+
+    if (plan == NULL)
+        return false;
+    pthread_mutex_lock(&batcher->lock);
+    if (!queue->closed && may_start(queue))
+        lane = free_lane(batcher);
+    if (lane != NULL) {
+        start_batch(lane, queue);
+        queue->pending++;
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    if (lane == NULL) {
+        plan_unref(plan);
+        return false;
+    }
+    request->wait = (struct request_wait){.queue = queue, .timeout_us = CLOCK_NEVER};
+    request->queued_us = clock_now_us();
+    list_append(&lane->batch.requests, &request->link);
+    lane->batch.count = 1;
+    lane->batch.rows = request->rows;
+    batcher->device->ops->lane_enter(lane->device_lane);
+    admission = batch_admit_plan(lane, &lane->batch, plan, &err);
+    run_taken(lane, admission, &err); /* on WAIT it is in the queue now */
+    return true;
+}
+
+/* Whether a sleeping lane would sleep past what this request needs.  Lock held. */
+static bool needs_wake(struct batcher *batcher, struct model_queue *queue, int64_t now_us)
+{
+    const struct lane *lane = sleeping_lane(batcher);
+    int64_t expiry_us = wait_queue_next_expiry(&queue->waiting);
+    struct wait_offer offer;
+
+    if (lane == NULL)
+        return false;
+    if (expiry_us < lane->until_us)
+        return true;
+    if (!may_start(queue) || queue->hold.since_us != CLOCK_NEVER)
+        return false;
+    offer = wait_queue_offer(&queue->waiting, now_us, cap_rows(queue));
+    return offer.rows > 0 || offer.at_us < lane->until_us;
+}
+
+static void submit_queued(struct batcher *batcher, struct model_queue *queue,
+                          struct request *request)
+{
+    int64_t now_us = clock_now_us();
+    struct lane *lane = NULL;
+    enum status status;
+
+    pthread_mutex_lock(&batcher->lock);
+    request->started_us = 0;
+    queue->pending++;
+    if (queue->closed)
+        status = request->status = error_set(&request->error, STATUS_UNAVAILABLE,
+                                             "model '%s' is not at ready state", queue->name);
+    else
+        status = wait_queue_put(&queue->waiting, request, now_us);
+    request->wait.queue = queue;
+    if (status == STATUS_OK) {
+        note_active(batcher, queue);
+        if (needs_wake(batcher, queue, now_us))
+            lane = wake_one(batcher);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    finish_wake(lane);
+    if (status == STATUS_OK)
+        return;
+    answer(request);
+    settle(queue, 1);
+}
+
+void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct request *request)
+{
+    request->status = STATUS_OK;
+    request->response = NULL;
+    request->started_us = request->computed_us = 0;
+    list_init(&request->link);
+    if (!submit_inline(batcher, queue, request))
+        submit_queued(batcher, queue, request);
+}
+
+void batcher_wake(struct batcher *batcher)
+{
+    struct lane *lane = NULL;
+    struct list leaving;
+
+    list_init(&leaving);
+    pthread_mutex_lock(&batcher->lock);
+    sweep(batcher, clock_now_us(), true, &leaving);
+    clear_holds(batcher);
+    if (!list_is_empty(&batcher->active))
+        lane = wake_one(batcher);
+    pthread_mutex_unlock(&batcher->lock);
+    finish_wake(lane);
+    answer_all(&leaving);
+}
+
+void queue_close(struct model_queue *queue, void (*drained)(void *arg), void *arg)
+{
+    struct batcher *batcher = queue->batcher;
+    bool now;
+
+    pthread_mutex_lock(&batcher->lock);
+    queue->closed = true;
+    now = queue->pending == 0;
+    queue->drained = now ? NULL : drained;
+    queue->drained_arg = arg;
+    pthread_mutex_unlock(&batcher->lock);
+    if (now && drained != NULL)
+        drained(arg);
+}
