@@ -50,12 +50,18 @@ static void close_lane(struct lane *lane)
     arena_deinit(&lane->scratch);
 }
 
+/* What batcher_trim() can tell apart; one thread each is no use beyond the cores anyhow. */
+enum { MAX_LANES = 32 };
+
 enum status batcher_create(const struct batcher_config *config, struct batcher **out_batcher,
                            struct error *err)
 {
-    struct batcher *batcher = calloc(1, sizeof(*batcher));
+    struct batcher *batcher;
     enum status status = STATUS_OK;
 
+    if (config->lanes > MAX_LANES)
+        return error_set(err, STATUS_INVALID, "%u lanes, at most %d", config->lanes, MAX_LANES);
+    batcher = calloc(1, sizeof(*batcher));
     if (batcher == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the batcher");
     pthread_mutex_init(&batcher->lock, NULL);
@@ -240,7 +246,7 @@ static struct lane_arena *stalest(struct batcher *batcher, uint64_t seen, unsign
 {
     struct lane_arena *best = NULL;
 
-    for (unsigned bit = 0; bit < 2 * batcher->lanes && bit < 64; bit++) {
+    for (unsigned bit = 0; bit < 2 * batcher->lanes; bit++) {
         struct lane *lane = &batcher->lane[bit / 2];
         struct lane_arena *arena = bit % 2 == 0 ? lane->arena : lane->io;
 

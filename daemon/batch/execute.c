@@ -136,6 +136,14 @@ static enum status admit_segment(void *arg, uint64_t total_bytes)
     return STATUS_OK;
 }
 
+static bool makes_text(const struct model_queue *queue)
+{
+    for (size_t i = 0; i < queue->outputs; i++)
+        if (queue->out_port[i].dtype == DTYPE_STRING)
+            return true;
+    return false;
+}
+
 static enum status run_plan(struct lane *lane, struct batch *batch, struct error *err)
 {
     struct request *first = LIST_FIRST(&batch->requests, struct request, link);
@@ -150,10 +158,9 @@ static enum status run_plan(struct lane *lane, struct batch *batch, struct error
         .cancelled = batch->count == 1 ? &first->cancelled : NULL,
         .admit = admit_segment,
         .admit_arg = lane,
-        .strings = response_strings(batch->response),
     };
 
-    if (run.strings == NULL)
+    if (makes_text(batch->queue) && (run.strings = response_strings(batch->response)) == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no host memory for text outputs");
     memcpy(batch->true_shapes, batch->out_shapes, run.outputs * sizeof(*batch->true_shapes));
     return plan_run(batch->plan, &run, err);

@@ -121,14 +121,29 @@ static void settle(struct model_queue *queue, size_t count)
 
 static void answer_all(struct list *requests)
 {
-    struct request *request;
+    struct request *request = LIST_FIRST(requests, struct request, link);
 
-    while ((request = LIST_FIRST(requests, struct request, link)) != NULL) {
+    while (request != NULL) {
         struct model_queue *queue = request->wait.queue;
+        size_t count = 0;
 
-        list_remove(&request->link);
-        answer(request);
-        settle(queue, 1);
+        for (; request != NULL && request->wait.queue == queue; count++) {
+            list_remove(&request->link);
+            answer(request);
+            request = LIST_FIRST(requests, struct request, link);
+        }
+        settle(queue, count);
+    }
+}
+
+/* Moves everything to the end of `to`. */
+static void move_all(struct list *from, struct list *to)
+{
+    while (!list_is_empty(from)) {
+        struct list *link = from->next;
+
+        list_remove(link);
+        list_append(to, link);
     }
 }
 
@@ -308,8 +323,8 @@ static void hold_for_memory(struct lane *lane, int64_t now_us)
     queue->hold.available_bytes = lane->batch.available_bytes;
 }
 
-/* Ends what start_batch() began.  The lane is free again; `more` work may need another lane. */
-static struct lane *end_batch(struct lane *lane, int64_t busy_us)
+/* Ends what start_batch() began: the lane is free again. */
+static void end_batch(struct lane *lane, int64_t busy_us)
 {
     struct batcher *batcher = lane->batcher;
     struct model_queue *queue = lane->batch.queue;
@@ -325,7 +340,6 @@ static struct lane *end_batch(struct lane *lane, int64_t busy_us)
         atomic_store(&batcher->last_batch_us, clock_now_us());
         clear_holds(batcher);
     }
-    return list_is_empty(&batcher->active) ? NULL : wake_one(batcher);
 }
 
 /* Those that were cancelled or expired while the batch was made ready. */
@@ -349,33 +363,50 @@ static void drop_unwanted(struct batch *batch, struct list *leaving)
     }
 }
 
+/* What was taken but did not fit may run elsewhere at once. */
+static void return_surplus(struct lane *lane)
+{
+    struct lane *other;
+
+    if (list_is_empty(&lane->batch.surplus))
+        return;
+    pthread_mutex_lock(&lane->batcher->lock);
+    put_back(lane, &lane->batch.surplus);
+    other = wake_one(lane->batcher);
+    pthread_mutex_unlock(&lane->batcher->lock);
+    finish_wake(other);
+}
+
+/* Returns how long the lane was busy, 1 µs at least. */
+static int64_t execute_timed(struct lane *lane)
+{
+    int64_t from_us = clock_now_us(), busy_us;
+
+    if (lane->batch.count > 0)
+        batch_execute(lane, &lane->batch);
+    else
+        batch_release(lane, &lane->batch);
+    busy_us = clock_now_us() - from_us;
+    return busy_us > 0 ? busy_us : 1;
+}
+
 /* Runs lane->batch, which is taken; answers everybody.  Lock not held. */
-static void run_taken(struct lane *lane, enum admission admission, struct error *err)
+static void run_taken(struct lane *lane, enum admission admission, bool is_inline,
+                      struct error *err)
 {
     struct batcher *batcher = lane->batcher;
     struct batch *batch = &lane->batch;
     struct model_queue *queue = batch->queue;
-    int64_t from_us = clock_now_us(), busy_us = 0;
-    struct lane *other;
+    int64_t busy_us = 0;
+    struct lane *other = NULL;
     struct list done, leaving;
 
     list_init(&done);
     list_init(&leaving);
     if (admission == ADMIT_RUN) {
-        if (!list_is_empty(&batch->surplus)) {
-            pthread_mutex_lock(&batcher->lock);
-            put_back(lane, &batch->surplus);
-            other = wake_one(batcher);
-            pthread_mutex_unlock(&batcher->lock);
-            finish_wake(other);
-        }
+        return_surplus(lane);
         drop_unwanted(batch, &leaving);
-        if (batch->count > 0)
-            batch_execute(lane, batch);
-        else
-            batch_release(lane, batch);
-        busy_us = clock_now_us() - from_us;
-        busy_us = busy_us > 0 ? busy_us : 1;
+        busy_us = execute_timed(lane);
     } else if (admission == ADMIT_FAIL) {
         batch_fail(batch, err);
     }
@@ -383,15 +414,14 @@ static void run_taken(struct lane *lane, enum admission admission, struct error 
     put_back(lane, &batch->surplus);
     if (admission == ADMIT_WAIT) {
         put_back(lane, &batch->requests);
-        hold_for_memory(lane, from_us);
-    } else if (queue->waiting.count > 0) {
+        hold_for_memory(lane, clock_now_us());
+    } else {
         queue->hold.since_us = CLOCK_NEVER;
     }
-    if (!list_is_empty(&batch->requests)) {
-        done = batch->requests;
-        done.next->prev = done.prev->next = &done;
-    }
-    other = end_batch(lane, busy_us);
+    move_all(&batch->requests, &done);
+    end_batch(lane, busy_us);
+    if (is_inline && !list_is_empty(&batcher->active))
+        other = wake_one(batcher); /* what came meanwhile; a lane thread looks by itself */
     pthread_mutex_unlock(&batcher->lock);
     finish_wake(other);
     answer_all(&leaving);
@@ -407,7 +437,7 @@ static void run_next(struct lane *lane)
 
     lane->batcher->device->ops->lane_enter(lane->device_lane);
     admission = batch_admit(lane, &lane->batch, &err);
-    run_taken(lane, admission, &err);
+    run_taken(lane, admission, false, &err);
 }
 
 /* Sleeps until woken or `until_us`.  Lock held before and after, not between. */
@@ -557,7 +587,7 @@ static bool submit_inline(struct batcher *batcher, struct model_queue *queue,
     lane->batch.rows = request->rows;
     batcher->device->ops->lane_enter(lane->device_lane);
     admission = batch_admit_plan(lane, &lane->batch, plan, &err);
-    run_taken(lane, admission, &err); /* on WAIT it is in the queue now */
+    run_taken(lane, admission, true, &err); /* on WAIT it is in the queue now */
     return true;
 }
 
