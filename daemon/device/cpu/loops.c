@@ -37,3 +37,21 @@ void narrow(const struct loops *loops, enum dtype dtype, const float *x, void *y
     for (size_t i = 0; i < count; i++)
         to[i] = bfloat16_from_float(x[i]);
 }
+
+void loops_unary(const struct loops *loops, enum dtype dtype, enum unary_loop loop, float a,
+                 float b, const void *x, void *y, size_t count)
+{
+    float wide[LOOPS_CHUNK];
+
+    if (dtype == DTYPE_FLOAT) {
+        loops->unary[loop](x, y, count, a, b);
+        return;
+    }
+    for (size_t i = 0; i < count; i += LOOPS_CHUNK) {
+        size_t n = count - i < LOOPS_CHUNK ? count - i : LOOPS_CHUNK;
+
+        widen(loops, dtype, (const uint16_t *)x + i, wide, n);
+        loops->unary[loop](wide, wide, n, a, b);
+        narrow(loops, dtype, wide, (uint16_t *)y + i, n);
+    }
+}

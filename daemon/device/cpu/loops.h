@@ -7,6 +7,8 @@
 
 #include "device/cpu/cpu.h"
 
+enum { LOOPS_CHUNK = 512 }; /* 16-bit floats are widened on the stack, so many at a time */
+
 enum unary_loop {
 #define LOOP(name, ns, on_vectors, on_doubles) UNARY_##name,
 #include "device/cpu/unary_loops.def"
@@ -30,5 +32,8 @@ const struct loops *loops_for(const struct device *device);
 /* Converts a run of 16-bit floats of either kind. */
 void widen(const struct loops *loops, enum dtype dtype, const void *x, float *y, size_t count);
 void narrow(const struct loops *loops, enum dtype dtype, const float *x, void *y, size_t count);
+/* y[i] = f(x[i]) on elements of type FLOAT, FLOAT16 or BFLOAT16. */
+void loops_unary(const struct loops *loops, enum dtype dtype, enum unary_loop loop, float a,
+                 float b, const void *x, void *y, size_t count);
 
 #endif

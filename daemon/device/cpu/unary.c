@@ -9,8 +9,6 @@
 #include "device/cpu/loops.h"
 #include "ops/elementwise.h"
 
-enum { CHUNK = 512 }; /* floats of a 16-bit chunk on the stack */
-
 static double clamp(double x, double low, double high)
 {
     double floored = x < low ? low : x;
@@ -140,7 +138,7 @@ static const struct row *find_row(const struct op_def *op)
 struct unary_state {
     const struct loops *loops;
     enum dtype dtype;
-    unary_fn on_floats;
+    enum unary_loop loop;
     double_fn on_doubles;
     int_fn on_ints;
     double a, b; /* parameters of the operator */
@@ -208,7 +206,7 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     loop = read_attrs(call, row->loop, &state->a, &state->b);
     state->loops = loops_for(call->device);
     state->dtype = call->in[0]->dtype;
-    state->on_floats = state->loops->unary[loop];
+    state->loop = loop;
     state->on_doubles = double_loops[loop];
     state->on_ints = (*row->ints)[state->dtype];
     state->ns = costs_ns[loop] * (state->dtype == DTYPE_DOUBLE ? 8 : 1);
@@ -217,30 +215,15 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     return STATUS_OK;
 }
 
-static void run_narrow(const struct unary_state *state, const uint16_t *x, uint16_t *y,
-                       size_t count)
-{
-    float wide[CHUNK];
-
-    for (size_t i = 0; i < count; i += CHUNK) {
-        size_t n = count - i < CHUNK ? count - i : CHUNK;
-
-        widen(state->loops, state->dtype, x + i, wide, n);
-        state->on_floats(wide, wide, n, (float)state->a, (float)state->b);
-        narrow(state->loops, state->dtype, wide, y + i, n);
-    }
-}
-
 static void run_piece(void *arg, const void *in, void *out, size_t count)
 {
     const struct unary_state *state = arg;
 
-    if (state->dtype == DTYPE_FLOAT)
-        state->on_floats(in, out, count, (float)state->a, (float)state->b);
-    else if (state->dtype == DTYPE_DOUBLE)
+    if (state->dtype == DTYPE_DOUBLE)
         state->on_doubles(in, out, count, state->a, state->b);
     else if (dtype_is_float(state->dtype))
-        run_narrow(state, in, out, count);
+        loops_unary(state->loops, state->dtype, state->loop, (float)state->a, (float)state->b, in,
+                    out, count);
     else
         state->on_ints(in, out, count, state->a, state->b);
 }

@@ -53,7 +53,8 @@ static double f_celu_half(double x)
 }
 static double f_selu(double x)
 {
-    return 1.0507009873554805 * (x < 0 ? 1.6732632423543772 * expm1(x) : x);
+    return (double)1.05070102214813232421875f *
+           (x < 0 ? (double)1.67326319217681884765625f * expm1(x) : x);
 }
 static double f_thresholded(double x)
 {
