@@ -6,8 +6,8 @@
  * reference to the mapping, which goes with the last of them.  Model-local functions are inlined.
  * Every file that is not a sound model is refused with one sentence; nothing is left behind.
  *
- * The graph as read: every node is in the newest form that its op_def describes, nodes are in order,
- * a graph output always has a producer node, graph inputs carry the declared type and shape
+ * The graph as read: every node is in the newest form that its op_def describes, nodes are in
+ * order, a graph output always has a producer node, graph inputs carry the declared type and shape
  * (SHAPE_UNKNOWN where open).  Outputs carry what the file declares, which may be wrong; shapes in
  * between are unknown.
  *
@@ -29,8 +29,8 @@ struct onnx_info {
 };
 
 /* Reads the model at `path`; external data is looked for in its folder only.  out_info may be NULL.
- * STATUS_INVALID: no sound model; STATUS_UNSUPPORTED: sound, but uses what we do not have (names the
- * node); STATUS_NOT_FOUND, STATUS_IO, STATUS_NO_MEMORY. */
+ * STATUS_INVALID: no sound model; STATUS_UNSUPPORTED: sound, but uses what we do not have (names
+ * the node); STATUS_NOT_FOUND, STATUS_IO, STATUS_NO_MEMORY. */
 MUST_CHECK enum status onnx_read_file(const char *path, struct graph **out_graph,
                                       struct onnx_info *out_info, struct error *err);
 
@@ -41,7 +41,7 @@ MUST_CHECK enum status onnx_read_bytes(const void *bytes, size_t size, const cha
                                        struct error *err);
 
 /* One serialized TensorProto, as ONNX's test data has them; the bytes are copied. */
-MUST_CHECK enum status onnx_read_tensor(const void *bytes, size_t size, struct constant **out_tensor,
-                                        struct error *err);
+MUST_CHECK enum status onnx_read_tensor(const void *bytes, size_t size,
+                                        struct constant **out_tensor, struct error *err);
 
 #endif

@@ -1,0 +1,79 @@
+#include "onnx/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum status file_map_fd(int fd, const char *path, struct file **out_file, struct error *err)
+{
+    struct file *file;
+    struct stat facts;
+    void *data = NULL;
+
+    if (fstat(fd, &facts) < 0)
+        return error_set(err, STATUS_IO, "'%s': %s", path, strerror(errno));
+    if (!S_ISREG(facts.st_mode))
+        return error_set(err, STATUS_INVALID, "'%s' is not a regular file", path);
+    file = calloc(1, sizeof(*file));
+    if (file == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to read '%s'", path);
+    if (facts.st_size > 0)
+        data = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED) {
+        free(file);
+        return error_set(err, STATUS_IO, "'%s' cannot be mapped: %s", path, strerror(errno));
+    }
+    atomic_init(&file->references, 1);
+    file->mapped = true;
+    file->data = (struct bytes){data == NULL ? "" : data, (size_t)facts.st_size};
+    *out_file = file;
+    return STATUS_OK;
+}
+
+enum status file_map(const char *path, struct file **out_file, struct error *err)
+{
+    /* O_NONBLOCK: a fifo in the folder must not hang the loader. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    enum status status;
+
+    if (fd < 0)
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "'%s': %s", path,
+                         strerror(errno));
+    status = file_map_fd(fd, path, out_file, err);
+    (void)close(fd);
+    return status;
+}
+
+struct file *file_copy(struct bytes bytes)
+{
+    struct file *file =
+        bytes.size > SIZE_MAX - sizeof(*file) ? NULL : malloc(sizeof(*file) + bytes.size);
+
+    if (file == NULL)
+        return NULL;
+    atomic_init(&file->references, 1);
+    file->mapped = false;
+    file->data = (struct bytes){(const char *)(file + 1), bytes.size};
+    if (bytes.size > 0)
+        memcpy(file + 1, bytes.data, bytes.size);
+    return file;
+}
+
+struct file *file_ref(struct file *file)
+{
+    atomic_fetch_add_explicit(&file->references, 1, memory_order_relaxed);
+    return file;
+}
+
+void file_unref(struct file *file)
+{
+    if (file == NULL || atomic_fetch_sub_explicit(&file->references, 1, memory_order_acq_rel) != 1)
+        return;
+    if (file->mapped && file->data.size > 0)
+        (void)munmap((void *)(uintptr_t)file->data.data, file->data.size);
+    free(file);
+}
