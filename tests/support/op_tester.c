@@ -36,6 +36,8 @@ struct trial {
     uint64_t seed;
     const struct kernel *kernel;
     enum layout layout;
+    enum layout in_layout;  /* of in[0] */
+    enum layout out_layout; /* of out[0] */
 };
 
 static uint64_t random_state;
@@ -290,9 +292,9 @@ struct stage {
     struct kernel_call call;
 };
 
-static enum layout layout_of(const struct trial *trial, const struct shape *shape, bool constant)
+static enum layout layout_of(enum layout layout, const struct shape *shape, bool constant)
 {
-    return is_activation(shape, constant) ? trial->layout : LAYOUT_PLAIN;
+    return is_activation(shape, constant) ? layout : LAYOUT_PLAIN;
 }
 
 static void stage_init(struct stage *stage, const struct trial *trial, int team)
@@ -310,7 +312,8 @@ static void stage_init(struct stage *stage, const struct trial *trial, int team)
         stage->in[i] = operand;
         *operand = (struct operand){.dtype = tensor->dtype,
                                     .shape = tensor->shape,
-                                    .layout = layout_of(trial, &tensor->shape, constant),
+                                    .layout = layout_of(i == 0 ? trial->in_layout : trial->layout,
+                                                        &tensor->shape, constant),
                                     .constant = constant ? tensor->data : NULL,
                                     .constant_key = constant ? (void *)(uintptr_t)tensor : NULL};
         stage->in_data[i] = take(packed_elements(operand->layout, block, &tensor->shape) *
@@ -327,7 +330,8 @@ static void stage_init(struct stage *stage, const struct trial *trial, int team)
         stage->out[i] = operand;
         *operand = (struct operand){.dtype = tensor->dtype,
                                     .shape = tensor->shape,
-                                    .layout = layout_of(trial, &tensor->shape, false)};
+                                    .layout = layout_of(i == 0 ? trial->out_layout : trial->layout,
+                                                        &tensor->shape, false)};
         stage->out_bytes[i] =
             packed_elements(operand->layout, block, &tensor->shape) * dtype_bytes(tensor->dtype);
         stage->out_data[i] = take(stage->out_bytes[i]);
@@ -630,6 +634,52 @@ static void expect_same_bits(const struct trial *trial, const struct stage *firs
     stage_deinit(&other);
 }
 
+static size_t row_bytes(const struct operand *operand, unsigned block)
+{
+    struct shape shape = operand->shape;
+
+    shape.dims[0] = 1;
+    return packed_elements(operand->layout, block, &shape) * dtype_bytes(operand->dtype);
+}
+
+/* Whether an operand has a row for each row of the output; constants and vectors have not. */
+static bool has_rows(const struct operand *operand, int64_t rows)
+{
+    return operand != NULL && operand->constant == NULL && operand->shape.rank >= 2 &&
+           operand->shape.dims[0] == rows;
+}
+
+/* The last row computed alone must have the bits that it has among the others. */
+static void expect_same_row(const struct trial *trial, const struct stage *first)
+{
+    const int64_t rows = trial->out[0].shape.dims[0];
+    unsigned block = trial->tester->devices[0]->channel_block;
+    struct stage alone;
+
+    stage_init(&alone, trial, 0);
+    for (size_t i = 0; i < trial->test->inputs; i++)
+        if (has_rows(alone.in[i], rows)) {
+            size_t bytes = row_bytes(alone.in[i], block);
+
+            memmove(alone.in_data[i], (char *)alone.in_data[i] + (size_t)(rows - 1) * bytes, bytes);
+            alone.operands[i].shape.dims[0] = 1;
+        }
+    for (size_t i = 0; i < trial->outputs; i++)
+        alone.operands[OP_TEST_OPERANDS + i].shape.dims[0] = 1;
+    if (trial->kernel->refuses != NULL && trial->kernel->refuses(&alone.call) != NULL)
+        failed(trial, "it refuses one row of what it takes");
+    if (stage_run(&alone, trial->tester, trial->kernel, 0, APART, NULL) != STATUS_OK)
+        failed(trial, "one row alone fails");
+    for (size_t i = 0; i < trial->outputs; i++) {
+        size_t bytes = row_bytes(first->out[i], block);
+
+        if (memcmp((char *)first->out_data[i] + (size_t)(rows - 1) * bytes, alone.out_data[i],
+                   bytes) != 0)
+            failed(trial, "one row alone gives other bits than among others");
+    }
+    stage_deinit(&alone);
+}
+
 /* False when the kernel refuses. */
 static bool try_kernel(struct trial *trial)
 {
@@ -649,6 +699,8 @@ static bool try_kernel(struct trial *trial)
         failed(trial, err.text[0] != '\0' ? err.text : "enqueue failed");
     check_outputs(trial, &stage, trial->tester->devices[0]->channel_block);
     expect_same_bits(trial, &stage, 1, APART, "several threads give other bits than one");
+    if (trial->test->rows && trial->out[0].shape.rank > 0 && trial->out[0].shape.dims[0] > 1)
+        expect_same_row(trial, &stage);
     in_place = (trial->kernel->flags & KERNEL_IN_PLACE) != 0 && stage.in[0] != NULL &&
                stage.in[0]->constant == NULL && stage.in[0]->layout == stage.out[0]->layout &&
                tensor_bytes(&trial->in[0]) == tensor_bytes(&trial->out[0]) &&
@@ -657,6 +709,20 @@ static bool try_kernel(struct trial *trial)
         expect_same_bits(trial, &stage, 0, IN_PLACE, "in place gives other bits than apart");
     stage_deinit(&stage);
     return true;
+}
+
+/* Whether the kernel says that it takes in[0], the others and out[0] in the trial's layouts. */
+static bool takes_layouts(const struct trial *trial)
+{
+    const struct kernel *kernel = trial->kernel;
+    uint32_t layouts = kernel->layouts != 0 ? kernel->layouts : 1u << LAYOUT_PLAIN;
+    uint32_t same = 1u << trial->layout;
+
+    if ((kernel->flags & KERNEL_LAYOUT_CHANGE) != 0)
+        return trial->layout == LAYOUT_PLAIN && (layouts >> trial->in_layout & 1) != 0 &&
+               (layouts >> trial->out_layout & 1) != 0;
+    return (layouts & same) != 0 && ((same | kernel->in_layouts) >> trial->in_layout & 1) != 0 &&
+           ((kernel->out_layouts != 0 ? kernel->out_layouts : same) >> trial->out_layout & 1) != 0;
 }
 
 /* The number of kernel and layout pairs that did not refuse. */
@@ -670,16 +736,16 @@ static unsigned try_all(struct trial *trial)
         error_set(&trial->tester->error, STATUS_UNSUPPORTED, "the device lists no kernel");
         return 0;
     }
-    for (; *kernels != NULL; kernels++)
-        for (enum layout layout = LAYOUT_PLAIN; layout < LAYOUT_COUNT; layout++) {
-            uint32_t layouts = (*kernels)->layouts != 0 ? (*kernels)->layouts : 1;
-
-            trial->kernel = *kernels;
-            trial->layout = layout;
-            if ((layouts >> layout & 1) == 0)
-                continue;
-            ran += try_kernel(trial) ? 1 : 0;
+    for (; *kernels != NULL; kernels++) {
+        trial->kernel = *kernels;
+        for (int code = 0; code < LAYOUT_COUNT * LAYOUT_COUNT * LAYOUT_COUNT; code++) {
+            trial->layout = (enum layout)(code % LAYOUT_COUNT);
+            trial->in_layout = (enum layout)(code / LAYOUT_COUNT % LAYOUT_COUNT);
+            trial->out_layout = (enum layout)(code / LAYOUT_COUNT / LAYOUT_COUNT);
+            if (takes_layouts(trial))
+                ran += try_kernel(trial) ? 1 : 0;
         }
+    }
     return ran;
 }
 

@@ -54,6 +54,7 @@ struct op_test {
     double (*scalar)(double);  /* instead of `reference`: out[0] element by element of in[0] */
     double relative, absolute; /* allowed error; both 0: what suits the type */
     const void *arg;           /* for the reference */
+    bool rows;                 /* dimension 0 is the batch: a row alone must have the same bits */
     bool any_kernel;           /* it is fine when every kernel refuses */
 };
 

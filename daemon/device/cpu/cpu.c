@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/list.h"
+#include "device/cpu/onednn.h"
 #include "device/host_source.h"
 
 struct cpu_device {
@@ -179,6 +180,7 @@ static enum status open_cpu(const struct device_config *config, struct device **
     cpu->device.channel_block = isa == CPU_AVX512 ? 16 : 8;
     cpu->device.lanes = lanes;
     cpu->device.threads_per_lane = threads > lanes ? threads / lanes : 1;
+    onednn_open(isa);
     *out_device = &cpu->device;
     return STATUS_OK;
 }

@@ -1,0 +1,205 @@
+/* Conv and ConvTranspose by oneDNN: any rank, stride, dilation; weights packed at load. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/onednn.h"
+
+struct state {
+    struct onednn_conv *conv;
+    const void *packed;
+    const void *bias; /* NULL: read from the input when there is one */
+};
+
+static const struct operand *operand_at(const struct kernel_call *call, size_t index)
+{
+    return index < call->inputs ? call->in[index] : NULL;
+}
+
+static bool resolve(const struct kernel_call *call, bool transposed,
+                    struct conv_geometry *out_geometry)
+{
+    const struct shape *x = &call->in[CONV_X]->shape, *w = &call->in[CONV_W]->shape;
+
+    return (transposed ? conv_transpose_resolve(call->attrs, x, w, out_geometry, NULL)
+                       : conv_resolve(call->attrs, x, w, out_geometry, NULL)) == STATUS_OK;
+}
+
+static const char *refuses_layout(const struct kernel_call *call, const struct conv_geometry *g)
+{
+    const enum layout x = call->in[CONV_X]->layout, y = call->out[0]->layout;
+    const int64_t block = call->device->channel_block;
+    const int64_t in = g->in_channels / g->groups, out = g->out_channels / g->groups;
+
+    if (x == LAYOUT_NHWC || y == LAYOUT_NHWC)
+        return "channels last is not used on the CPU";
+    if (y == LAYOUT_PLAIN && x == LAYOUT_BLOCKED)
+        return "blocked in, plain out";
+    if (y == LAYOUT_BLOCKED && x == LAYOUT_PLAIN && (g->groups > 1 || in > 3))
+        return "plain in, blocked out is for at most 3 channels";
+    if (y == LAYOUT_BLOCKED && g->groups > 1 && !(in == 1 && out == 1) &&
+        (in % block != 0 || out % block != 0))
+        return "channels of a group are no multiple of the block";
+    return NULL;
+}
+
+static const char *refuses(const struct kernel_call *call, bool transposed)
+{
+    const struct operand *bias = operand_at(call, CONV_BIAS);
+    struct conv_geometry geometry;
+
+    if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
+        return "only float";
+    if (shape_count(&call->out[0]->shape) == 0)
+        return "no elements";
+    if (call->in[CONV_W]->constant == NULL)
+        return "weights are computed at run time";
+    if (!resolve(call, transposed, &geometry))
+        return "geometry";
+    if (bias != NULL && bias->constant == NULL && call->out[0]->layout == LAYOUT_BLOCKED)
+        return "the bias is computed at run time";
+    return refuses_layout(call, &geometry);
+}
+
+static const char *refuses_conv(const struct kernel_call *call)
+{
+    return refuses(call, false);
+}
+
+static const char *refuses_transpose(const struct kernel_call *call)
+{
+    return refuses(call, true);
+}
+
+static void release(void *arg)
+{
+    struct state *state = arg;
+
+    if (state != NULL)
+        onednn_conv_destroy(state->conv);
+    free(state);
+}
+
+static enum status share_weights(struct kernel_prepare *prepare, struct state *state)
+{
+    const struct operand *w = prepare->call.in[CONV_W];
+    bool is_new;
+    void *packed;
+
+    TRY(weights_share(prepare->weights, w->constant_key, onednn_conv_format(state->conv),
+                      onednn_conv_packed_bytes(state->conv), &packed, &is_new));
+    state->packed = packed;
+    return is_new ? onednn_conv_pack(state->conv, w->constant, packed) : STATUS_OK;
+}
+
+static enum status share_bias(struct kernel_prepare *prepare, struct state *state)
+{
+    const struct operand *bias = operand_at(&prepare->call, CONV_BIAS);
+    size_t count = onednn_conv_bias_count(state->conv);
+    char format[48];
+    bool is_new;
+    void *padded;
+
+    if (bias == NULL || bias->constant == NULL)
+        return STATUS_OK;
+    snprintf(format, sizeof(format), "padded %zu", count);
+    TRY(weights_share(prepare->weights, bias->constant_key, format, count * sizeof(float), &padded,
+                      &is_new));
+    if (is_new) {
+        size_t bytes = (size_t)shape_count(&bias->shape) * sizeof(float);
+
+        memset(padded, 0, count * sizeof(float));
+        memcpy(padded, bias->constant, bytes);
+    }
+    state->bias = padded;
+    return STATUS_OK;
+}
+
+static enum status prepare(struct kernel_prepare *prepare, bool transposed,
+                           const struct epilogue *epilogue, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    struct onednn_conv_spec spec = {.transposed = transposed,
+                                    .x_layout = call->in[CONV_X]->layout,
+                                    .y_layout = call->out[0]->layout,
+                                    .block = call->device->channel_block,
+                                    .isa = cpu_isa_of(call->device),
+                                    .has_bias = operand_at(call, CONV_BIAS) != NULL,
+                                    .epilogue = *epilogue,
+                                    .lanes = call->device->lanes,
+                                    .threads = call->threads};
+    struct state *state = calloc(1, sizeof(*state));
+    enum status status;
+
+    if (state == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
+    (void)resolve(call, transposed, &spec.geometry); /* refuses() saw that it can be */
+    status = onednn_conv_create(&spec, &state->conv, err);
+    if (status == STATUS_OK) {
+        status = share_weights(prepare, state);
+        if (status == STATUS_OK)
+            status = share_bias(prepare, state);
+        if (status != STATUS_OK)
+            (void)error_set(err, status, "no memory for packed weights");
+    }
+    if (status != STATUS_OK) {
+        release(state);
+        return status;
+    }
+    prepare->state = state;
+    prepare->scratch_bytes = onednn_conv_scratch_bytes(state->conv);
+    snprintf(prepare->note, sizeof(prepare->note), "%s", onednn_conv_name(state->conv));
+    return STATUS_OK;
+}
+
+static enum status prepare_conv(struct kernel_prepare *arg, struct error *err)
+{
+    return prepare(arg, false, &((const struct conv_attrs *)arg->call.attrs)->epilogue, err);
+}
+
+static enum status prepare_transpose(struct kernel_prepare *arg, struct error *err)
+{
+    return prepare(arg, true, &((const struct conv_transpose_attrs *)arg->call.attrs)->epilogue,
+                   err);
+}
+
+static enum status enqueue(const void *arg, const struct kernel_call *call,
+                           const struct kernel_run *run)
+{
+    const struct state *state = arg;
+    const bool has_bias = operand_at(call, CONV_BIAS) != NULL;
+    const struct onednn_conv_run conv = {
+        .lane = run->lane->index,
+        .x = run->in[CONV_X],
+        .packed = state->packed,
+        .bias = !has_bias             ? NULL
+                : state->bias != NULL ? state->bias
+                                      : run->in[CONV_BIAS],
+        .residual = call->inputs > CONV_RESIDUAL ? run->in[CONV_RESIDUAL] : NULL,
+        .y = run->out[0],
+        .scratch = run->scratch,
+    };
+
+    return onednn_conv_run(state->conv, &conv);
+}
+
+const struct kernel kernel_conv_dnnl = {
+    .name = "cpu:dnnl",
+    .flags = KERNEL_IN_PLACE_LAST,
+    .layouts = 1u << LAYOUT_PLAIN | 1u << LAYOUT_BLOCKED,
+    .in_layouts = 1u << LAYOUT_PLAIN,
+    .refuses = refuses_conv,
+    .prepare = prepare_conv,
+    .enqueue = enqueue,
+    .release = release,
+};
+
+const struct kernel kernel_conv_transpose_dnnl = {
+    .name = "cpu:dnnl",
+    .flags = KERNEL_IN_PLACE_LAST,
+    .layouts = 1u << LAYOUT_PLAIN | 1u << LAYOUT_BLOCKED,
+    .refuses = refuses_transpose,
+    .prepare = prepare_transpose,
+    .enqueue = enqueue,
+    .release = release,
+};

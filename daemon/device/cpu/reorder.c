@@ -1,0 +1,157 @@
+/* Changes of layout: plain rows of a channel, blocks of channels, channels last.
+ *
+ * All three are [N][outer][cells][inner] with different splits of the channels, so one loop serves
+ * every pair: an element of channel c and cell s lies at c / b * (cells * b) + s * b + c % b, with
+ * b = 1 for plain, b = channel_block for blocked, b = C for channels last. */
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/team.h"
+
+struct job {
+    const void *from;
+    void *to;
+    size_t images, cells, channels;
+    size_t from_block, to_block;
+    size_t from_channels, to_channels; /* padding included */
+    size_t element_bytes;
+};
+
+static size_t block_of(enum layout layout, unsigned channel_block, size_t channels)
+{
+    switch (layout) {
+    case LAYOUT_BLOCKED:
+        return channel_block;
+    case LAYOUT_NHWC:
+        return channels;
+    case LAYOUT_PLAIN:
+    case LAYOUT_COUNT:
+        break;
+    }
+    return 1;
+}
+
+/* One image's channels [first, first + count), which lie in one block on both sides, all cells. */
+#define DEFINE_MOVE(type)                                                                          \
+    static void move_##type(const struct job *job, size_t image, size_t first, size_t count)       \
+    {                                                                                              \
+        const size_t fb = job->from_block, tb = job->to_block, cells = job->cells;                 \
+        const type *restrict from = (const type *)job->from + image * job->from_channels * cells + \
+                                    first / fb * fb * cells + first % fb;                          \
+        type *restrict to = (type *)job->to + image * job->to_channels * cells +                   \
+                            first / tb * tb * cells + first % tb;                                  \
+        const size_t fc = fb == 1 ? cells : 1, tc = tb == 1 ? cells : 1;                           \
+                                                                                                   \
+        for (size_t s0 = 0; s0 < cells; s0 += 32) {                                                \
+            size_t s1 = s0 + 32 < cells ? s0 + 32 : cells;                                         \
+                                                                                                   \
+            for (size_t c = 0; c < count; c++)                                                     \
+                for (size_t s = s0; s < s1; s++)                                                   \
+                    to[c * tc + s * tb] = from[c * fc + s * fb];                                   \
+        }                                                                                          \
+    }
+DEFINE_MOVE(uint8_t)
+DEFINE_MOVE(uint16_t)
+DEFINE_MOVE(uint32_t)
+DEFINE_MOVE(uint64_t)
+
+static void move(const struct job *job, size_t image, size_t first, size_t count)
+{
+    switch (job->element_bytes) {
+    case 1:
+        move_uint8_t(job, image, first, count);
+        break;
+    case 2:
+        move_uint16_t(job, image, first, count);
+        break;
+    case 4:
+        move_uint32_t(job, image, first, count);
+        break;
+    default:
+        move_uint64_t(job, image, first, count);
+        break;
+    }
+}
+
+static void clear_padding(const struct job *job, size_t image)
+{
+    const size_t used = job->channels % job->to_block, block = job->to_block;
+    char *last = (char *)job->to +
+                 ((image + 1) * job->to_channels - block) * job->cells * job->element_bytes;
+
+    for (size_t s = 0; s < job->cells; s++)
+        memset(last + (s * block + used) * job->element_bytes, 0,
+               (block - used) * job->element_bytes);
+}
+
+static size_t group_size(const struct job *job)
+{
+    size_t large = job->from_block > job->to_block ? job->from_block : job->to_block;
+    size_t small = job->from_block < job->to_block ? job->from_block : job->to_block;
+
+    return small > 1 ? small : large < 16 ? large : 16;
+}
+
+static void run_job(void *arg, unsigned member, unsigned members)
+{
+    const struct job *job = arg;
+    const size_t group = group_size(job);
+    const size_t groups = (job->channels + group - 1) / group;
+    size_t from, to;
+
+    team_share(job->images * groups, member, members, &from, &to);
+    for (size_t i = from; i < to; i++) {
+        size_t first = i % groups * group;
+        size_t count = job->channels - first < group ? job->channels - first : group;
+
+        move(job, i / groups, first, count);
+        if (first + count == job->channels && job->to_channels > job->channels)
+            clear_padding(job, i / groups);
+    }
+}
+
+static const char *refuses(const struct kernel_call *call)
+{
+    const struct operand *in = call->in[0];
+
+    if (in->dtype == DTYPE_STRING)
+        return "strings have no layouts";
+    if (in->shape.rank < 3)
+        return "fewer than 3 dimensions have no layouts";
+    return NULL;
+}
+
+static enum status enqueue(const void *state, const struct kernel_call *call,
+                           const struct kernel_run *run)
+{
+    const struct operand *in = call->in[0], *out = call->out[0];
+    const unsigned block = call->device->channel_block;
+    struct job job = {.from = run->in[0], .to = run->out[0]};
+    size_t bytes = layout_bytes(out->layout, block, in->dtype, &in->shape);
+
+    (void)state;
+    if (bytes == 0)
+        return STATUS_OK;
+    if (in->layout == out->layout) {
+        memcpy(run->out[0], run->in[0], bytes);
+        return STATUS_OK;
+    }
+    job.images = (size_t)in->shape.dims[0];
+    job.channels = (size_t)in->shape.dims[1];
+    job.cells = (size_t)shape_product(&in->shape, 2, in->shape.rank);
+    job.element_bytes = dtype_bytes(in->dtype);
+    job.from_block = block_of(in->layout, block, job.channels);
+    job.to_block = block_of(out->layout, block, job.channels);
+    job.from_channels = (job.channels + job.from_block - 1) / job.from_block * job.from_block;
+    job.to_channels = (job.channels + job.to_block - 1) / job.to_block * job.to_block;
+    team_run(team_size(run->lane->threads, (double)bytes / 4), run_job, &job);
+    return STATUS_OK;
+}
+
+const struct kernel kernel_reorder_move = {
+    .name = "cpu:move",
+    .flags = KERNEL_LAYOUT_CHANGE,
+    .layouts = 1u << LAYOUT_PLAIN | 1u << LAYOUT_BLOCKED | 1u << LAYOUT_NHWC,
+    .refuses = refuses,
+    .enqueue = enqueue,
+};

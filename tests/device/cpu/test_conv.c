@@ -1,0 +1,333 @@
+/* Convolutions of every kernel, layout and instruction set against plain loops. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/conv_reference.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/epilogue.h"
+
+static struct op_tester *tester;
+
+static double finish(const struct epilogue *epilogue, double x, const struct test_array *residual,
+                     int64_t at)
+{
+    double r = epilogue->has_residual ? residual->values[at] : 0;
+
+    return epilogue->residual_after ? epilogue_activate(epilogue, x) + r
+                                    : epilogue_activate(epilogue, x + r);
+}
+
+static void reference_conv(const struct op_test *test, const struct test_array *in,
+                           struct test_array *out)
+{
+    const struct conv_attrs *attrs = test->attrs;
+    struct conv_geometry g;
+
+    assert_int_equal(conv_resolve(attrs, &in[0].shape, &in[1].shape, &g, NULL), STATUS_OK);
+    const int64_t places = window_places(&g.window, true), cells = window_places(&g.window, false);
+    const int64_t taps = window_taps(&g.window), per = g.in_channels / g.groups;
+
+    for (int64_t i = 0; i < g.batch * g.out_channels * places; i++) {
+        int64_t place = i % places, o = i / places % g.out_channels,
+                n = i / places / g.out_channels;
+        int64_t group = o / (g.out_channels / g.groups);
+        double sum = test->inputs > CONV_BIAS && in[CONV_BIAS].dtype != DTYPE_NONE
+                         ? in[CONV_BIAS].values[o]
+                         : 0;
+        struct tap_walk walk;
+
+        tap_walk_start(&walk, &g.window, place);
+        while (tap_walk_next(&walk))
+            for (int64_t c = 0; walk.inside && c < per; c++)
+                sum += in[0].values[(n * g.in_channels + group * per + c) * cells + walk.at] *
+                       in[1].values[(o * per + c) * taps + walk.tap];
+        out[0].values[i] = finish(&attrs->epilogue, sum, &in[CONV_RESIDUAL], i);
+    }
+}
+
+static void reference_transpose(const struct op_test *test, const struct test_array *in,
+                                struct test_array *out)
+{
+    const struct conv_transpose_attrs *attrs = test->attrs;
+    struct conv_geometry g;
+
+    assert_int_equal(conv_transpose_resolve(attrs, &in[0].shape, &in[1].shape, &g, NULL),
+                     STATUS_OK);
+    struct window back = g.window; /* the window that slides over the output */
+
+    for (size_t i = 0; i < back.spatial; i++) {
+        back.in[i] = g.window.out[i];
+        back.out[i] = g.window.in[i];
+    }
+    const int64_t places = window_places(&back, false), cells = window_places(&back, true);
+    const int64_t taps = window_taps(&back), per_in = g.in_channels / g.groups;
+    const int64_t per_out = g.out_channels / g.groups;
+
+    for (int64_t i = 0; i < g.batch * g.out_channels * places; i++)
+        out[0].values[i] = test->inputs > CONV_BIAS && in[CONV_BIAS].dtype != DTYPE_NONE
+                               ? in[CONV_BIAS].values[i / places % g.out_channels]
+                               : 0;
+    for (int64_t i = 0; i < g.batch * g.in_channels * cells; i++) {
+        int64_t cell = i % cells, c = i / cells % g.in_channels, n = i / cells / g.in_channels;
+        int64_t group = c / per_in;
+        struct tap_walk walk;
+
+        tap_walk_start(&walk, &back, cell);
+        while (tap_walk_next(&walk))
+            for (int64_t o = 0; walk.inside && o < per_out; o++)
+                out[0].values[(n * g.out_channels + group * per_out + o) * places + walk.at] +=
+                    in[0].values[i] * in[1].values[(c * per_out + o) * taps + walk.tap];
+    }
+    for (int64_t i = 0; i < g.batch * g.out_channels * places; i++)
+        out[0].values[i] = finish(&attrs->epilogue, out[0].values[i], &in[CONV_RESIDUAL], i);
+}
+
+struct form { /* one convolution, two-dimensional */
+    int64_t n, c, h, w, m, k, stride, pad, dilation, groups;
+};
+
+static struct op_test make_test(const struct form *form, struct conv_attrs *attrs,
+                                int64_t numbers[8])
+{
+    numbers[0] = numbers[1] = form->stride;
+    numbers[2] = numbers[3] = numbers[4] = numbers[5] = form->pad;
+    numbers[6] = numbers[7] = form->dilation;
+    attrs->window.strides = (struct ints){2, numbers};
+    attrs->window.pads = (struct ints){4, numbers + 2};
+    attrs->window.dilations = (struct ints){2, numbers + 6};
+    attrs->group = form->groups;
+    return (struct op_test){
+        .op = "Conv",
+        .attrs = attrs,
+        .inputs = 3,
+        .in = {{DTYPE_FLOAT, SHAPE(form->n, form->c, form->h, form->w), .low = -1, .high = 1},
+               {DTYPE_FLOAT, SHAPE(form->m, form->c / form->groups, form->k, form->k),
+                .constant = true, .low = -1, .high = 1},
+               {DTYPE_FLOAT, SHAPE(form->m), .constant = true}},
+        .reference = reference_conv,
+        .relative = 1e-5,
+        .absolute = 4e-5,
+        .rows = true,
+    };
+}
+
+static void convolutions_of_odd_shapes_are_right(void **state)
+{
+    static const struct form forms[] = {
+        {2, 3, 17, 13, 20, 3, 2, 1, 1, 1},   {1, 3, 23, 23, 16, 7, 2, 3, 1, 1},
+        {3, 16, 9, 11, 32, 1, 1, 0, 1, 1},   {2, 40, 7, 7, 24, 1, 2, 0, 1, 1},
+        {2, 17, 8, 9, 35, 3, 1, 1, 1, 1},    {2, 32, 14, 15, 48, 3, 1, 1, 1, 1},
+        {3, 64, 7, 7, 64, 3, 1, 1, 1, 1},    {1, 64, 30, 17, 80, 3, 1, 0, 1, 1},
+        {2, 16, 13, 13, 16, 3, 1, 2, 2, 1},  {2, 24, 10, 9, 24, 3, 1, 1, 1, 24},
+        {1, 32, 15, 16, 32, 3, 2, 1, 1, 32}, {2, 19, 9, 9, 19, 5, 2, 2, 1, 19},
+        {2, 24, 6, 7, 48, 1, 1, 0, 1, 4},    {2, 112, 7, 5, 136, 1, 1, 0, 1, 4},
+        {1, 64, 9, 9, 64, 3, 1, 1, 1, 2},    {2, 12, 8, 8, 24, 3, 1, 1, 1, 3},
+        {1, 32, 1, 1, 64, 3, 1, 1, 1, 1},    {1, 8, 20, 6, 1, 5, 1, 2, 1, 1},
+        {2, 96, 28, 28, 32, 3, 1, 1, 1, 1},  {1, 128, 12, 12, 33, 1, 1, 0, 1, 1},
+        {2, 16, 11, 12, 32, 1, 1, 0, 1, 16}, {2, 48, 11, 40, 48, 3, 1, 1, 1, 48},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        struct conv_attrs attrs = {0};
+        int64_t numbers[8];
+        struct op_test test = make_test(&forms[i], &attrs, numbers);
+
+        op_test_run(tester, &test);
+        test.inputs = 2;
+        attrs.epilogue.act = ACT_RELU;
+        op_test_run(tester, &test);
+    }
+}
+
+static void every_activation_and_residual_is_right(void **state)
+{
+    static const struct form forms[] = {{2, 16, 6, 7, 20, 3, 1, 1, 1, 1},
+                                        {1, 24, 8, 8, 32, 1, 1, 0, 1, 1},
+                                        {2, 32, 7, 7, 32, 3, 1, 1, 1, 32},
+                                        {2, 24, 5, 6, 24, 1, 1, 0, 1, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        for (int code = 0; code < ACT_COUNT * 3; code++) {
+            struct conv_attrs attrs = {0};
+            int64_t numbers[8];
+            struct op_test test = make_test(&forms[i], &attrs, numbers);
+            struct conv_geometry g;
+
+            attrs.epilogue.act = (enum activation)(code / 3);
+            attrs.epilogue.a = attrs.epilogue.act == ACT_CLIP ? -0.5f : 0.25f;
+            attrs.epilogue.b = attrs.epilogue.act == ACT_CLIP ? 2 : 0.5f;
+            attrs.epilogue.has_residual = code % 3 > 0;
+            attrs.epilogue.residual_after = code % 3 == 2;
+            assert_int_equal(conv_resolve(&attrs, &test.in[0].shape, &test.in[1].shape, &g, NULL),
+                             STATUS_OK);
+            if (attrs.epilogue.has_residual) {
+                test.inputs = 4;
+                test.in[CONV_RESIDUAL] = (struct op_input){DTYPE_FLOAT, conv_output_shape(&g)};
+                if (code % 2 == 0)
+                    test.in[CONV_BIAS].dtype = DTYPE_NONE;
+            }
+            op_test_run(tester, &test);
+        }
+}
+
+static void one_and_three_dimensions_are_right(void **state)
+{
+    struct conv_attrs attrs = {.group = 1};
+    int64_t pads[] = {1, 2, 0, 1, 1, 2}, strides[] = {2, 1, 2};
+    struct op_test test = {
+        .op = "Conv",
+        .attrs = &attrs,
+        .inputs = 2,
+        .in = {{DTYPE_FLOAT, SHAPE(2, 5, 19)}, {DTYPE_FLOAT, SHAPE(18, 5, 4), .constant = true}},
+        .reference = reference_conv,
+        .relative = 1e-5,
+        .absolute = 4e-5,
+        .rows = true};
+
+    (void)state;
+    attrs.window.pads = (struct ints){2, pads};
+    op_test_run(tester, &test);
+    attrs.window.strides = (struct ints){1, strides};
+    op_test_run(tester, &test);
+    attrs.window.auto_pad = AUTO_PAD_SAME_LOWER;
+    op_test_run(tester, &test);
+    attrs.window = (struct window_attrs){.pads = {6, pads}, .strides = {3, strides}};
+    test.in[0].shape = (struct shape)SHAPE(1, 4, 6, 7, 9);
+    test.in[1].shape = (struct shape)SHAPE(17, 4, 3, 2, 3);
+    op_test_run(tester, &test);
+}
+
+static void computed_weights_and_other_types_are_right(void **state)
+{
+    static const enum dtype types[] = {DTYPE_FLOAT, DTYPE_DOUBLE, DTYPE_FLOAT16, DTYPE_BFLOAT16};
+    static const struct form form = {2, 6, 7, 6, 4, 3, 2, 1, 1, 2};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        struct conv_attrs attrs = {0};
+        int64_t numbers[8];
+        struct op_test test = make_test(&form, &attrs, numbers);
+
+        for (size_t k = 0; k < 3; k++) {
+            test.in[k].dtype = types[i];
+            test.in[k].constant = false;
+        }
+        test.relative = types[i] == DTYPE_FLOAT ? 1e-5 : 0;
+        test.absolute = types[i] == DTYPE_FLOAT ? 2e-5 : 0;
+        test.rows = false;
+        op_test_run(tester, &test);
+    }
+}
+
+static void transposed_convolutions_are_right(void **state)
+{
+    static const struct form forms[] = {
+        {2, 5, 6, 7, 9, 3, 2, 1, 1, 1},    {1, 16, 5, 5, 32, 2, 2, 0, 1, 1},
+        {2, 32, 7, 6, 16, 4, 2, 1, 1, 1},  {1, 8, 4, 4, 8, 3, 1, 1, 2, 2},
+        {2, 16, 9, 8, 16, 4, 2, 1, 1, 16},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        for (int64_t extra = 0; extra < 2; extra++) {
+            const struct form *f = &forms[i];
+            struct conv_transpose_attrs attrs = {.group = f->groups};
+            int64_t strides[] = {f->stride, f->stride}, dilations[] = {f->dilation, f->dilation};
+            int64_t pads[] = {f->pad, f->pad, f->pad, f->pad}, extras[] = {extra, extra};
+            struct op_test test = {
+                .op = "ConvTranspose",
+                .attrs = &attrs,
+                .inputs = 3,
+                .in = {{DTYPE_FLOAT, SHAPE(f->n, f->c, f->h, f->w)},
+                       {DTYPE_FLOAT, SHAPE(f->c, f->m / f->groups, f->k, f->k), .constant = true},
+                       {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
+                .reference = reference_transpose,
+                .relative = 1e-5,
+                .absolute = 3e-5,
+                .rows = true,
+            };
+
+            attrs.window = (struct window_attrs){
+                .strides = {2, strides}, .dilations = {2, dilations}, .pads = {4, pads}};
+            attrs.output_padding = (struct ints){2, extras};
+            attrs.epilogue.act = extra ? ACT_SIGMOID : ACT_NONE;
+            op_test_run(tester, &test);
+        }
+}
+
+static void copy_input(const struct op_test *test, const struct test_array *in,
+                       struct test_array *out)
+{
+    (void)test;
+    for (int64_t i = 0; i < shape_count(&in[0].shape); i++)
+        out[0].values[i] = in[0].values[i];
+}
+
+static void reorders_keep_every_element(void **state)
+{
+    static const enum dtype types[] = {DTYPE_FLOAT, DTYPE_INT64, DTYPE_UINT8, DTYPE_FLOAT16};
+
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        struct op_test test = {.op = "Reorder",
+                               .domain = "sluice",
+                               .inputs = 1,
+                               .in = {{types[i % 4], test_random_shape(3 + (size_t)i % 3, 1, 37)}},
+                               .reference = copy_input,
+                               .rows = true};
+
+        test.in[0].shape.dims[0] = 2;
+        op_test_run(tester, &test);
+    }
+}
+
+static int open_tester(void **state)
+{
+    (void)state;
+    device_register(&device_cpu_ops);
+    tester = op_tester_create("cpu");
+    return 0;
+}
+
+static int open_avx2(void **state)
+{
+    setenv("SLUICE_CPU", "avx2", 1);
+    return open_tester(state);
+}
+
+static int open_baseline(void **state)
+{
+    setenv("SLUICE_CPU", "baseline", 1);
+    return open_tester(state);
+}
+
+static int close_tester(void **state)
+{
+    (void)state;
+    op_tester_destroy(tester);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_of_odd_shapes_are_right),
+        cmocka_unit_test(every_activation_and_residual_is_right),
+        cmocka_unit_test(one_and_three_dimensions_are_right),
+        cmocka_unit_test(computed_weights_and_other_types_are_right),
+        cmocka_unit_test(transposed_convolutions_are_right),
+        cmocka_unit_test(reorders_keep_every_element),
+    };
+    int bad =
+        cmocka_run_group_tests_name("the best instruction set", tests, open_tester, close_tester);
+
+    bad += cmocka_run_group_tests_name("avx2", tests, open_avx2, close_tester);
+    return bad + cmocka_run_group_tests_name("baseline", tests, open_baseline, close_tester);
+}
