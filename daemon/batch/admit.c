@@ -20,6 +20,12 @@ static uint64_t align_io(uint64_t bytes)
     return (bytes + IO_ALIGNMENT - 1) & ~(uint64_t)(IO_ALIGNMENT - 1);
 }
 
+/* Each arena commits whole pages. */
+uint64_t whole_pages(uint64_t bytes, uint64_t page)
+{
+    return (bytes + page - 1) / page * page;
+}
+
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
                   uint64_t needed_bytes, uint64_t available_bytes)
 {
@@ -160,6 +166,7 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
 {
     struct batcher *batcher = lane->batcher;
     bool is_host = batcher->device->ops->host_memory;
+    uint64_t page = batcher->device->memory->page_bytes;
     uint64_t response_bytes, needed;
     struct host_pool_stats host;
 
@@ -173,13 +180,14 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
         batch->io_bytes = 0;
     if (!is_host)
         batch->io_bytes += response_bytes;
-    needed = batch->facts.peak_bytes + batch->io_bytes;
+    needed = whole_pages(batch->facts.peak_bytes, page) + whole_pages(batch->io_bytes, page);
     batch->needed_bytes = needed;
     if (ledger_reserve(batcher->ledger, needed, &batch->available_bytes) != STATUS_OK) {
         *out_never = needed > ledger_ceiling(batcher->ledger);
         return STATUS_NO_MEMORY;
     }
     batch->reserved_bytes = needed;
+    batch->peak_bytes = whole_pages(batch->facts.peak_bytes, page);
     if (response_create(batcher->host_pool, response_bytes, &batch->response) == STATUS_OK)
         return STATUS_OK;
     ledger_unreserve(batcher->ledger, batch->reserved_bytes);

@@ -121,18 +121,19 @@ static enum status admit_segment(void *arg, uint64_t total_bytes)
 {
     struct lane *lane = arg;
     struct batch *batch = &lane->batch;
-    uint64_t held = batch->reserved_bytes - batch->io_bytes;
+    uint64_t total = whole_pages(total_bytes, lane->batcher->device->memory->page_bytes);
+    uint64_t more = total > batch->peak_bytes ? total - batch->peak_bytes : 0;
 
     if (!anyone_waits(batch))
         return STATUS_CANCELLED;
-    if (total_bytes <= held)
+    if (more == 0)
         return STATUS_OK;
-    if (ledger_reserve(lane->batcher->ledger, total_bytes - held, &batch->available_bytes) !=
-        STATUS_OK) {
-        batch->needed_bytes = total_bytes;
+    if (ledger_reserve(lane->batcher->ledger, more, &batch->available_bytes) != STATUS_OK) {
+        batch->needed_bytes = more;
         return STATUS_NO_MEMORY;
     }
-    batch->reserved_bytes += total_bytes - held;
+    batch->reserved_bytes += more;
+    batch->peak_bytes = total;
     return STATUS_OK;
 }
 

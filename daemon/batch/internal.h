@@ -23,6 +23,7 @@ struct batch {
     const struct shape *out_shapes; /* the plan's */
     bool gathers;                   /* inputs are copied together, else bound where they are */
     uint64_t io_bytes;              /* of the lane's io memory */
+    uint64_t peak_bytes;            /* whole pages held for the activations */
     uint64_t reserved_bytes;        /* in the ledger, given back by batch_release() */
     uint64_t needed_bytes, available_bytes; /* when it was not admitted */
     struct response_buffer *response;
@@ -116,6 +117,7 @@ void batch_release(struct lane *lane, struct batch *batch);
 /* Input shapes for `rows` rows, out of the scratch; NULL: no memory. */
 struct shape *batch_shapes(struct arena *scratch, const struct model_queue *queue,
                            const struct request *first, int64_t rows);
+uint64_t whole_pages(uint64_t bytes, uint64_t page);
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
                   uint64_t needed_bytes, uint64_t available_bytes);
 

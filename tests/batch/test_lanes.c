@@ -1,0 +1,668 @@
+/* Lanes, admission, inline runs and answers, on an engine that the test drives. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "batch/fake_engine.h"
+
+enum { MAX_REQUESTS = 64, MAX_ROWS = 8, BUDGET = 1 << 20 };
+
+struct call {
+    struct request request;
+    struct request_input in;
+    struct request_output out;
+    float x[MAX_ROWS * FAKE_WIDTH];
+    pthread_t done_by;
+    struct mail mail;
+};
+
+struct fixture {
+    struct network network;
+    struct mem_source memory;
+    struct device device;
+    struct ledger *ledger;
+    struct host_pool *pool;
+    struct batcher *batcher;
+    struct queue_config config;
+    struct model_queue *queue;
+    struct mailbox answered;
+    struct call call[MAX_REQUESTS];
+    size_t calls;
+    size_t taken; /* answers received */
+    unsigned lanes;
+    uint64_t budget;
+    struct mailbox drained_box;
+    struct mail drained;
+};
+
+static struct fixture fixture;
+
+static void on_done(struct request *request)
+{
+    struct call *call = CONTAINER_OF(request, struct call, request);
+
+    call->done_by = pthread_self();
+    mailbox_put(&fixture.answered, &call->mail);
+}
+
+static int set_up(void **state)
+{
+    fixture = (struct fixture){.lanes = 1, .budget = BUDGET};
+    fake_network_init(&fixture.network);
+    fixture.memory = (struct mem_source){.ops = &fake_memory_ops, .page_bytes = FAKE_PAGE};
+    fixture.device = (struct device){.ops = &fake_host_ops, .memory = &fixture.memory};
+    fixture.config = (struct queue_config){
+        .name = "m", .network = &fixture.network, .max_batch_size = MAX_ROWS, .batching = true};
+    assert_int_equal(mailbox_init(&fixture.answered), STATUS_OK);
+    assert_int_equal(mailbox_init(&fixture.drained_box), STATUS_OK);
+    *state = &fixture;
+    return 0;
+}
+
+static void start(void)
+{
+    struct batcher_config config = {.device = &fixture.device, .lanes = fixture.lanes};
+    struct error err;
+
+    assert_int_equal(ledger_create(fixture.budget, &fixture.ledger), STATUS_OK);
+    assert_int_equal(host_pool_create(1 << 20, &fixture.pool), STATUS_OK);
+    config.ledger = fixture.ledger;
+    config.host_pool = fixture.pool;
+    assert_int_equal(batcher_create(&config, &fixture.batcher, &err), STATUS_OK);
+    assert_int_equal(queue_create(fixture.batcher, &fixture.config, &fixture.queue, &err),
+                     STATUS_OK);
+}
+
+/* A request of `rows` rows filled with `value`, `value` + 1, …; not sent yet. */
+static struct call *make(int64_t rows, float value)
+{
+    struct call *call = &fixture.call[fixture.calls++];
+
+    for (int64_t i = 0; i < rows * FAKE_WIDTH; i++)
+        call->x[i] = value + (float)i;
+    call->in = (struct request_input){.shape = {.rank = 2, .dims = {rows, FAKE_WIDTH}},
+                                      .data = call->x,
+                                      .bytes = (size_t)rows * FAKE_WIDTH * sizeof(float)};
+    call->out = (struct request_output){.wanted = true};
+    call->request = (struct request){.inputs = 1,
+                                     .in = &call->in,
+                                     .outputs = 1,
+                                     .out = &call->out,
+                                     .rows = rows,
+                                     .arrived_us = clock_now_us(),
+                                     .deadline_us = CLOCK_NEVER,
+                                     .done = on_done};
+    arena_init(&call->request.arena);
+    return call;
+}
+
+static void submit(struct call *call)
+{
+    batcher_submit(fixture.batcher, fixture.queue, &call->request);
+}
+
+static struct call *send_rows(int64_t rows, float value)
+{
+    struct call *call = make(rows, value);
+
+    submit(call);
+    return call;
+}
+
+/* Blocks until `count` answers in all have come. */
+static void await_answers(size_t count)
+{
+    while (fixture.taken < count) {
+        struct mail *mail = mailbox_take_all(&fixture.answered);
+
+        if (mail == NULL)
+            mailbox_wait(&fixture.answered, CLOCK_NEVER);
+        for (; mail != NULL; mail = mail->next)
+            fixture.taken++;
+    }
+}
+
+static void assert_answer_is_right(struct call *call)
+{
+    const float *y = call->out.data;
+
+    assert_int_equal(call->request.status, STATUS_OK);
+    assert_non_null(y);
+    assert_int_equal(call->out.bytes, call->in.bytes);
+    assert_int_equal(call->out.shape.dims[0], call->request.rows);
+    for (int64_t i = 0; i < call->request.rows * FAKE_WIDTH; i++)
+        assert_float_equal(y[i], call->x[i] + 1.0f, 0);
+}
+
+static void on_drained(void *arg)
+{
+    (void)arg;
+    mailbox_put(&fixture.drained_box, &fixture.drained);
+}
+
+static int tear_down(void **state)
+{
+    struct host_pool_stats host;
+    struct ledger_stats stats;
+
+    (void)state;
+    if (fixture.batcher != NULL) {
+        queue_close(fixture.queue, on_drained, NULL);
+        while (mailbox_take_all(&fixture.drained_box) == NULL)
+            mailbox_wait(&fixture.drained_box, CLOCK_NEVER);
+        queue_destroy(fixture.queue);
+        for (size_t i = 0; i < fixture.calls; i++) {
+            request_release(&fixture.call[i].request);
+            arena_deinit(&fixture.call[i].request.arena);
+        }
+        ledger_read(fixture.ledger, &stats);
+        assert_int_equal(stats.planned_bytes, 0); /* every reservation came back, once */
+        assert_int_equal(stats.plan_violations, 0);
+        host_pool_read(fixture.pool, &host);
+        assert_int_equal(host.in_use_bytes, 0);
+        for (size_t i = 0; i < fixture.network.plans; i++)
+            assert_int_equal(fixture.network.plan[i].references, 0);
+        batcher_destroy(fixture.batcher);
+        ledger_destroy(fixture.ledger);
+        host_pool_destroy(fixture.pool);
+    }
+    mailbox_deinit(&fixture.answered);
+    mailbox_deinit(&fixture.drained_box);
+    return 0;
+}
+
+static int64_t rows_of_run(size_t index)
+{
+    int64_t rows;
+
+    pthread_mutex_lock(&fixture.network.lock);
+    rows = index < fixture.network.runs ? fixture.network.run_rows[index] : 0;
+    pthread_mutex_unlock(&fixture.network.lock);
+    return rows;
+}
+
+static void a_single_request_is_answered(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    call = send_rows(2, 10);
+    await_answers(1);
+    assert_answer_is_right(call);
+    assert_int_equal(call->request.batch_rows, 2);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->inference_count), 2);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->execution_count), 1);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->success.count), 1);
+}
+
+static void what_waits_while_a_lane_is_busy_becomes_one_batch(void **state)
+{
+    (void)state;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    for (int i = 1; i <= 6; i++)
+        (void)send_rows(1, (float)(100 * i));
+    assert_int_equal(queue_waiting(fixture.queue), 6);
+    fake_gate(&fixture.network, false);
+    await_answers(7);
+    for (size_t i = 0; i < 7; i++)
+        assert_answer_is_right(&fixture.call[i]);
+    assert_int_equal(rows_of_run(1), 6);
+    assert_int_equal(fixture.network.runs, 2);
+}
+
+static void padding_does_not_show(void **state)
+{
+    (void)state;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    for (int i = 1; i <= 5; i++)
+        (void)send_rows(1, (float)(100 * i));
+    fake_gate(&fixture.network, false);
+    await_answers(6);
+    for (size_t i = 0; i < 6; i++)
+        assert_answer_is_right(&fixture.call[i]);
+    assert_int_equal(rows_of_run(1), 6); /* five rows in a bucket of six */
+    assert_int_equal(fixture.call[1].request.batch_rows, 5);
+}
+
+static void a_device_with_memory_of_its_own_gets_copies(void **state)
+{
+    (void)state;
+    fixture.device.ops = &fake_remote_ops;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    (void)send_rows(3, 50);
+    (void)send_rows(2, 70);
+    fake_gate(&fixture.network, false);
+    await_answers(3);
+    for (size_t i = 0; i < 3; i++)
+        assert_answer_is_right(&fixture.call[i]);
+}
+
+static void an_unwanted_output_is_not_returned(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    call = make(1, 0);
+    call->out.wanted = false;
+    submit(call);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_OK);
+    assert_null(call->out.data);
+}
+
+static void the_largest_part_that_fits_runs(void **state)
+{
+    (void)state;
+    fixture.network.row_bytes = 8 * FAKE_PAGE;
+    fixture.budget = 40 * FAKE_PAGE; /* four rows and their gathered inputs fit, six do not */
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    for (int i = 1; i <= 8; i++)
+        (void)send_rows(1, (float)(100 * i));
+    fake_gate(&fixture.network, false);
+    await_answers(9);
+    for (size_t i = 0; i < 9; i++)
+        assert_answer_is_right(&fixture.call[i]);
+    assert_int_equal(rows_of_run(1), 4);
+    assert_int_equal(rows_of_run(2), 4);
+}
+
+static void the_impossible_is_refused_at_once_with_both_numbers(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.network.row_bytes = BUDGET;
+    fixture.budget = BUDGET / 2;
+    start();
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    assert_non_null(strstr(call->request.error.text, "needs 1048576 bytes"));
+    assert_non_null(strstr(call->request.error.text, "524288 are available"));
+    assert_int_equal(fixture.network.runs, 0);
+}
+
+static void one_that_does_not_fit_now_waits_for_room(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.network.row_bytes = 8 * FAKE_PAGE;
+    fixture.budget = 16 * FAKE_PAGE;
+    start();
+    assert_int_equal(ledger_reserve(fixture.ledger, 12 * FAKE_PAGE, NULL), STATUS_OK);
+    call = send_rows(1, 0);
+    /* It must have been refused at least once before there is room. */
+    for (struct ledger_stats stats = {0}; stats.reservations_refused == 0;)
+        ledger_read(fixture.ledger, &stats);
+    ledger_unreserve(fixture.ledger, 12 * FAKE_PAGE);
+    batcher_wake(fixture.batcher);
+    await_answers(1);
+    assert_answer_is_right(call);
+}
+
+static void one_that_waits_for_room_past_its_deadline_says_why(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.network.row_bytes = 8 * FAKE_PAGE;
+    fixture.budget = 16 * FAKE_PAGE;
+    start();
+    assert_int_equal(ledger_reserve(fixture.ledger, 12 * FAKE_PAGE, NULL), STATUS_OK);
+    call = make(1, 0);
+    call->request.deadline_us = clock_now_us() + 30000;
+    submit(call);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    assert_non_null(strstr(call->request.error.text, "needs 32768 bytes"));
+    ledger_unreserve(fixture.ledger, 12 * FAKE_PAGE);
+}
+
+static void a_later_segment_asks_for_admission_again(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.network.segment_bytes = 2 * BUDGET;
+    start();
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    fixture.network.segment_bytes = 3 * FAKE_PAGE;
+    call = send_rows(1, 0);
+    await_answers(2);
+    assert_answer_is_right(call);
+}
+
+static void a_device_out_of_memory_is_tried_twice(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    fixture.network.no_memory_runs = 1;
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_answer_is_right(call);
+    fixture.network.no_memory_runs = 2;
+    call = send_rows(1, 0);
+    await_answers(2);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    assert_true(call->request.error.text[0] != '\0');
+}
+
+static void one_bad_request_does_not_spoil_its_batch(void **state)
+{
+    (void)state;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    (void)send_rows(1, 100);
+    (void)send_rows(1, BAD_VALUE - 100);
+    (void)send_rows(2, 300);
+    fake_gate(&fixture.network, false);
+    await_answers(4);
+    assert_answer_is_right(&fixture.call[0]);
+    assert_answer_is_right(&fixture.call[1]);
+    assert_answer_is_right(&fixture.call[3]);
+    assert_int_equal(fixture.call[2].request.status, STATUS_INVALID);
+    assert_non_null(strstr(fixture.call[2].request.error.text, "out of range"));
+}
+
+static void a_plan_that_cannot_be_made_fails_its_batch(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    fixture.network.plan_status = STATUS_UNSUPPORTED;
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_UNSUPPORTED);
+    assert_string_equal(call->request.error.text, "node 'fake': cannot be planned");
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->fail.count), 1);
+}
+
+static void a_waiting_request_leaves_at_its_deadline(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    call = make(1, 0);
+    call->request.deadline_us = clock_now_us() + 1000;
+    submit(call);
+    while (clock_now_us() < call->request.deadline_us)
+        ;
+    batcher_wake(fixture.batcher); /* the lane is stuck: the caller sweeps */
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_DEADLINE);
+    fake_gate(&fixture.network, false);
+    await_answers(2);
+}
+
+static void a_policy_timeout_ends_the_wait_for_company(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.config.max_queue_delay_us = 10000000;
+    fixture.config.policy.default_timeout_us = 20000;
+    start();
+    fixture.network.predicted_us = -1;
+    call = make(1, 0);
+    submit(call);
+    await_answers(1); /* the timeout ends the wait for company: it runs in time */
+    assert_answer_is_right(call);
+    assert_true(call->request.finished_us - call->request.arrived_us < 5000000);
+}
+
+static void a_cancelled_request_leaves_the_queue(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    call = send_rows(1, 0);
+    atomic_store(&call->request.cancelled, true);
+    batcher_wake(fixture.batcher);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_CANCELLED);
+    fake_gate(&fixture.network, false);
+    await_answers(2);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->cancel.count), 1);
+}
+
+static void a_running_request_can_be_cancelled(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    fake_gate(&fixture.network, true);
+    call = send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    atomic_store(&call->request.cancelled, true);
+    fake_gate(&fixture.network, false);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_CANCELLED);
+}
+
+static void a_full_queue_refuses(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.config.policy.max_queue_size = 1;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    (void)send_rows(1, 0);
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_UNAVAILABLE);
+    assert_string_equal(call->request.error.text, "Exceeds maximum queue size");
+    fake_gate(&fixture.network, false);
+    await_answers(3);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->rejected.count), 1);
+}
+
+static void a_short_request_runs_on_the_callers_thread(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    batcher_set_inline_limit(fixture.batcher, 100);
+    (void)send_rows(1, 0); /* makes the plan */
+    await_answers(1);
+    fixture.network.predicted_us = 50;
+    call = send_rows(1, 7);
+    await_answers(2);
+    assert_answer_is_right(call);
+    assert_true(pthread_equal(call->done_by, pthread_self()));
+    call = make(1, 8);
+    call->request.no_inline = true;
+    submit(call);
+    await_answers(3);
+    assert_false(pthread_equal(call->done_by, pthread_self()));
+    fixture.network.predicted_us = 101;
+    call = send_rows(1, 9);
+    await_answers(4);
+    assert_false(pthread_equal(call->done_by, pthread_self()));
+}
+
+static void two_lanes_run_two_batches(void **state)
+{
+    (void)state;
+    fixture.lanes = 2;
+    fixture.config.batching = false;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    (void)send_rows(1, 10);
+    fake_await_runs(&fixture.network, 2);
+    assert_int_equal(batcher_running(fixture.batcher), 2);
+    fake_gate(&fixture.network, false);
+    await_answers(2);
+}
+
+static void instances_bound_what_runs_at_once(void **state)
+{
+    (void)state;
+    fixture.lanes = 3;
+    fixture.config.batching = false;
+    fixture.config.instances = 2;
+    start();
+    fake_gate(&fixture.network, true);
+    for (int i = 0; i < 5; i++)
+        (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 2);
+    assert_int_equal(queue_waiting(fixture.queue), 3);
+    assert_int_equal(batcher_running(fixture.batcher), 2);
+    fake_gate(&fixture.network, false);
+    await_answers(5);
+}
+
+static void ordering_is_kept_when_asked_for(void **state)
+{
+    (void)state;
+    fixture.lanes = 3;
+    fixture.config.batching = false;
+    fixture.config.preserve_ordering = true;
+    start();
+    for (int i = 0; i < 40; i++)
+        (void)send_rows(1, (float)i);
+    await_answers(40);
+    for (size_t i = 1; i < 40; i++)
+        assert_true(fixture.call[i].request.finished_us >= fixture.call[i - 1].request.finished_us);
+}
+
+static void a_cap_halves_batches(void **state)
+{
+    (void)state;
+    start();
+    batcher_set_cap_shift(fixture.batcher, 2);
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    for (int i = 0; i < 4; i++)
+        (void)send_rows(1, 0);
+    fake_gate(&fixture.network, false);
+    await_answers(5);
+    assert_int_equal(rows_of_run(1), 2);
+    assert_int_equal(rows_of_run(2), 2);
+}
+
+static void trim_gives_back_what_lanes_cache(void **state)
+{
+    struct ledger_stats stats;
+
+    (void)state;
+    fixture.network.row_bytes = 16 * FAKE_PAGE;
+    start();
+    (void)send_rows(2, 0);
+    await_answers(1);
+    while (batcher_running(fixture.batcher) > 0)
+        ;
+    assert_int_equal(batcher_cached_bytes(fixture.batcher), 32 * FAKE_PAGE);
+    assert_int_equal(batcher_trim(fixture.batcher, 8 * FAKE_PAGE), 24 * FAKE_PAGE);
+    assert_int_equal(batcher_cached_bytes(fixture.batcher), 8 * FAKE_PAGE);
+    assert_int_equal(batcher_trim(fixture.batcher, 0), 8 * FAKE_PAGE);
+    ledger_read(fixture.ledger, &stats);
+    assert_int_equal(stats.reserved_bytes, 0);
+}
+
+static void a_closed_queue_answers_what_it_has_and_takes_no_more(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    (void)send_rows(1, 10);
+    queue_close(fixture.queue, on_drained, NULL);
+    call = send_rows(1, 20);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_UNAVAILABLE);
+    assert_null(mailbox_take_all(&fixture.drained_box));
+    fake_gate(&fixture.network, false);
+    await_answers(3);
+    assert_answer_is_right(&fixture.call[1]);
+    while (mailbox_take_all(&fixture.drained_box) == NULL)
+        mailbox_wait(&fixture.drained_box, CLOCK_NEVER);
+}
+
+static void progress_moves_while_lanes_are_idle(void **state)
+{
+    uint64_t before;
+
+    (void)state;
+    start();
+    before = batcher_progress(fixture.batcher);
+    assert_true(batcher_progress(fixture.batcher) > before);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_single_request_is_answered),
+        TEST(what_waits_while_a_lane_is_busy_becomes_one_batch),
+        TEST(padding_does_not_show),
+        TEST(a_device_with_memory_of_its_own_gets_copies),
+        TEST(an_unwanted_output_is_not_returned),
+        TEST(the_largest_part_that_fits_runs),
+        TEST(the_impossible_is_refused_at_once_with_both_numbers),
+        TEST(one_that_does_not_fit_now_waits_for_room),
+        TEST(one_that_waits_for_room_past_its_deadline_says_why),
+        TEST(a_later_segment_asks_for_admission_again),
+        TEST(a_device_out_of_memory_is_tried_twice),
+        TEST(one_bad_request_does_not_spoil_its_batch),
+        TEST(a_plan_that_cannot_be_made_fails_its_batch),
+        TEST(a_waiting_request_leaves_at_its_deadline),
+        TEST(a_policy_timeout_ends_the_wait_for_company),
+        TEST(a_cancelled_request_leaves_the_queue),
+        TEST(a_running_request_can_be_cancelled),
+        TEST(a_full_queue_refuses),
+        TEST(a_short_request_runs_on_the_callers_thread),
+        TEST(two_lanes_run_two_batches),
+        TEST(instances_bound_what_runs_at_once),
+        TEST(ordering_is_kept_when_asked_for),
+        TEST(a_cap_halves_batches),
+        TEST(trim_gives_back_what_lanes_cache),
+        TEST(a_closed_queue_answers_what_it_has_and_takes_no_more),
+        TEST(progress_moves_while_lanes_are_idle),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
