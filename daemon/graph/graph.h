@@ -29,6 +29,7 @@ struct constant {
     struct tensor tensor; /* data is never NULL unless it has no elements */
     void *owner;          /* what keeps data alive; handed to release */
     void (*release)(struct constant *constant); /* frees data; may be NULL */
+    bool mapped; /* data lies in a file's read-only mapping: its pages may be given back at any time */
 };
 
 /* Makes a constant with one reference around `data`.  NULL when malloc refuses (data is untouched). */

@@ -85,8 +85,10 @@ static enum status take_raw(struct tensor_source *source, struct file *file, str
 
         tensor.data = data.data;
         constant = constant_create(&tensor, file, release_file);
-        if (constant != NULL)
+        if (constant != NULL) {
+            constant->mapped = file->mapped;
             (void)file_ref(file);
+        }
     } else {
         constant = constant_allocate(source->tensor.dtype, &source->tensor.shape);
         if (constant != NULL && wanted > 0)

@@ -1,0 +1,229 @@
+/* Computes single nodes on the CPU while a graph is being made ready: constants, shapes.
+ *
+ * Used under the network's compile lock, one node at a time, on plain layouts.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/internal.h"
+
+struct folder {
+    struct device *device;
+    struct device_lane *lane;
+};
+
+enum status folder_create(struct folder **out_folder, struct error *err)
+{
+    const struct device_config config = {.name = "cpu", .lanes = 1, .threads = 1};
+    struct folder *folder = calloc(1, sizeof(*folder));
+    enum status status;
+
+    if (folder == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to fold constants");
+    status = device_open(&config, &folder->device, err);
+    if (status != STATUS_OK)
+        goto fail;
+    status = folder->device->ops->lane_open(folder->device, 0, &folder->lane);
+    if (status != STATUS_OK) {
+        status = error_set(err, status, "no lane to fold constants on");
+        goto fail;
+    }
+    *out_folder = folder;
+    return STATUS_OK;
+fail:
+    folder_destroy(folder);
+    return status;
+}
+
+void folder_destroy(struct folder *folder)
+{
+    if (folder == NULL)
+        return;
+    if (folder->lane != NULL)
+        folder->device->ops->lane_close(folder->lane);
+    device_close(folder->device);
+    free(folder);
+}
+
+/* Everything one computation needs; arena memory but for what is listed. */
+struct folding {
+    struct arena arena;
+    struct kernel_prepare prepare;
+    const struct kernel *kernel;
+    struct weights_cache *weights;
+    const void **in;
+    void **out;
+    struct shape *found;
+    struct constant **made;
+    void *scratch;
+    bool prepared;
+};
+
+static bool can_fold(const struct node *node)
+{
+    for (size_t i = 0; i < node->outputs; i++) {
+        const struct value *value = node->out[i];
+
+        if (value == NULL)
+            continue;
+        if (!value->shape_known || !shape_is_known(&value->shape) || value->dtype == DTYPE_NONE ||
+            value->dtype == DTYPE_STRING)
+            return false;
+    }
+    for (size_t i = 0; i < node->inputs; i++)
+        if (node->in[i] != NULL && node->in[i]->constant == NULL &&
+            (node->op->flags & OP_SHAPE_ONLY) == 0)
+            return false;
+    return true;
+}
+
+static struct operand *make_operand(struct arena *arena, const struct value *value)
+{
+    struct operand *operand = arena_take(arena, sizeof(*operand));
+
+    if (operand == NULL)
+        return NULL;
+    operand->dtype = value->dtype;
+    operand->shape = value->shape;
+    if (value->constant != NULL) {
+        operand->constant = value->constant->tensor.data;
+        operand->constant_key = value->constant;
+    }
+    return operand;
+}
+
+static enum status fill_call(struct folding *folding, struct folder *folder,
+                             const struct node *node)
+{
+    const struct operand **in, **out;
+    struct arena *arena = &folding->arena;
+
+    in = arena_take_array(arena, node->inputs, sizeof(*in));
+    out = arena_take_array(arena, node->outputs, sizeof(*out));
+    folding->in = arena_take_array(arena, node->inputs, sizeof(*folding->in));
+    folding->out = arena_take_array(arena, node->outputs, sizeof(*folding->out));
+    folding->found = arena_take_array(arena, node->outputs, sizeof(*folding->found));
+    folding->made = arena_take_array(arena, node->outputs, sizeof(*folding->made));
+    if (in == NULL || out == NULL || folding->in == NULL || folding->out == NULL ||
+        folding->found == NULL || folding->made == NULL)
+        return STATUS_NO_MEMORY;
+    for (size_t i = 0; i < node->inputs; i++) {
+        if (node->in[i] == NULL)
+            continue;
+        if ((in[i] = make_operand(arena, node->in[i])) == NULL)
+            return STATUS_NO_MEMORY;
+        folding->in[i] = in[i]->constant;
+    }
+    for (size_t i = 0; i < node->outputs; i++) {
+        if (node->out[i] == NULL)
+            continue;
+        if ((out[i] = make_operand(arena, node->out[i])) == NULL)
+            return STATUS_NO_MEMORY;
+        folding->made[i] = constant_allocate(node->out[i]->dtype, &node->out[i]->shape);
+        if (folding->made[i] == NULL)
+            return STATUS_NO_MEMORY;
+        folding->out[i] = (void *)folding->made[i]->tensor.data;
+        folding->found[i] = node->out[i]->shape;
+    }
+    folding->prepare.call = (struct kernel_call){.op = node->op,
+                                                 .attrs = node->attrs,
+                                                 .inputs = node->inputs,
+                                                 .in = in,
+                                                 .outputs = node->outputs,
+                                                 .out = out,
+                                                 .device = folder->device,
+                                                 .threads = 1};
+    return STATUS_OK;
+}
+
+/* The first kernel that neither refuses nor fails to prepare. */
+static enum status choose(struct folding *folding, struct folder *folder, struct error *err)
+{
+    const struct kernel_call *call = &folding->prepare.call;
+    const struct kernel *const *list = folder->device->ops->kernels(folder->device, call->op);
+    enum status status = STATUS_UNSUPPORTED;
+
+    for (; list != NULL && *list != NULL; list++) {
+        const struct kernel *kernel = *list;
+
+        if (kernel->layouts != 0 && (kernel->layouts & 1U << LAYOUT_PLAIN) == 0)
+            continue;
+        if (kernel->refuses != NULL && kernel->refuses(call) != NULL)
+            continue;
+        folding->kernel = kernel;
+        status = kernel->prepare == NULL ? STATUS_OK : kernel->prepare(&folding->prepare, err);
+        if (status != STATUS_UNSUPPORTED)
+            break;
+    }
+    folding->prepared = status == STATUS_OK;
+    return status;
+}
+
+static enum status compute(struct folding *folding, struct folder *folder, const struct node *node,
+                           struct error *err)
+{
+    struct kernel_run run = {.in = folding->in, .out = folding->out, .lane = folder->lane};
+    bool bound = false;
+    enum status status;
+
+    TRY(choose(folding, folder, err));
+    for (size_t i = 0; i < node->outputs; i++)
+        bound = bound || (node->out[i] != NULL && node->out[i]->shape_bound);
+    run.out_shapes = bound ? folding->found : NULL;
+    if (folding->prepare.scratch_bytes > 0) {
+        folding->scratch = aligned_alloc(ALIGNMENT, round_up(folding->prepare.scratch_bytes));
+        if (folding->scratch == NULL)
+            return STATUS_NO_MEMORY;
+        run.scratch = folding->scratch;
+    }
+    folder->device->ops->lane_enter(folder->lane);
+    status = folding->kernel->enqueue(folding->prepare.state, &folding->prepare.call, &run);
+    if (status == STATUS_OK)
+        status = folder->device->ops->lane_wait(folder->lane);
+    if (status != STATUS_OK)
+        return error_set(err, status, "node '%s' (%s) cannot be computed from its constants",
+                         node->name, node->op->onnx.name);
+    for (size_t i = 0; bound && i < node->outputs; i++)
+        if (folding->made[i] != NULL)
+            folding->made[i]->tensor.shape = folding->found[i];
+    return STATUS_OK;
+}
+
+static void finish(struct folding *folding, size_t outputs, enum status status,
+                   struct constant **out)
+{
+    if (folding->prepared && folding->kernel->release != NULL)
+        folding->kernel->release(folding->prepare.state);
+    for (size_t i = 0; folding->made != NULL && i < outputs; i++) {
+        if (status == STATUS_OK)
+            out[i] = folding->made[i];
+        else
+            constant_unref(folding->made[i]);
+    }
+    free(folding->scratch);
+    weights_cache_destroy(folding->weights);
+    arena_deinit(&folding->arena);
+}
+
+enum status folder_fold(void *arg, const struct graph *graph, const struct node *node,
+                        struct constant **out, struct error *err)
+{
+    struct folder *folder = arg;
+    struct folding folding = {0};
+    enum status status;
+
+    (void)graph;
+    if (!can_fold(node))
+        return STATUS_UNSUPPORTED;
+    arena_init(&folding.arena);
+    status = weights_cache_create(folder->device->memory, NULL, &folding.weights);
+    folding.prepare.weights = folding.weights;
+    if (status == STATUS_OK)
+        status = fill_call(&folding, folder, node);
+    if (status == STATUS_OK)
+        status = compute(&folding, folder, node, err);
+    else
+        status = error_set(err, status, "no memory to fold node '%s'", node->name);
+    finish(&folding, node->outputs, status, out);
+    return status;
+}

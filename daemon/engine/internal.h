@@ -1,0 +1,258 @@
+/* What the files of engine/ share.
+ *
+ *   network ── program (whole model) ── plans by input shapes
+ *           └─ program (what is left behind a cut) ── plans by the shapes and values found
+ *
+ * A plan is made in this order (compile.c): clone the program's graph, infer and fold (prepare.c),
+ * cut off what cannot be known yet (cut.c), PLAN passes, layouts (layout.c), kernels (select.c),
+ * places in memory (place.c), steps (steps in compile.c).  It is immutable afterwards; run.c walks
+ * its steps.
+ */
+#ifndef ENGINE_INTERNAL_H
+#define ENGINE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "device/kernel.h"
+#include "device/weights.h"
+#include "engine/engine.h"
+#include "graph/pass.h"
+
+enum {
+    ALIGNMENT = 64,
+    VALUE_BYTES_MAX = 4096,   /* of a value that becomes part of a plan's key */
+    FOLD_BYTES_MAX = 4 << 20, /* of a value folded when a plan is made */
+    PLAN_CACHE_BYTES = 64 << 20,
+    PLAN_CACHE_COUNT = 64
+};
+
+/* Runs single nodes on the CPU device, for folding (fold.c). */
+struct folder;
+enum status folder_create(struct folder **out_folder, struct error *err);
+void folder_destroy(struct folder *folder); /* NULL is fine */
+enum status folder_fold(void *folder, const struct graph *graph, const struct node *node,
+                        struct constant **out, struct error *err); /* a pass_fold_fn */
+
+/* A graph whose input shapes may vary, and what plans of it look like to others. */
+struct program {
+    struct program *next; /* of the network, the whole model first */
+    struct graph *graph;
+    uint64_t fingerprint_bytes; /* tells programs behind a cut apart; 0 for the whole model */
+    unsigned char *fingerprint;
+    bool *wants_value; /* per input: its value is part of a plan's key */
+};
+
+struct network {
+    char *name;
+    struct device *device;
+    struct ledger *ledger;
+    struct ledger_account *account; /* weights */
+    struct weights_cache *weights;
+    struct folder *folder;
+    size_t held_count; /* constants of the model, by address */
+    struct held *held;
+    size_t held_bytes; /* of those in memory in their own form */
+    struct network_port *in, *out;
+    pthread_mutex_t compile_lock; /* one plan is made at a time; guards `programs`, `folder` */
+    struct program *programs;
+    pthread_rwlock_t cache_lock; /* guards the three below */
+    struct list plans;
+    size_t plan_count;
+    size_t plan_bytes;
+    size_t max_plan_bytes;
+    size_t max_plan_count;
+    _Atomic uint64_t use_clock; /* stamps plans for the LRU */
+};
+
+/* Where an operand is: bases[base] + offset. */
+struct slot {
+    uint32_t base;
+    int64_t offset;
+};
+enum { BASE_NONE, BASE_ABSOLUTE, BASE_ARENA, BASE_FIRST_BOUND }; /* then inputs, then outputs */
+
+struct refusal {
+    const char *kernel;
+    const char *why; /* in the plan's arena */
+};
+
+struct step {
+    const struct kernel *kernel;
+    void *state;
+    struct kernel_call call;
+    struct slot *in;
+    struct slot *out;
+    struct slot scratch;
+    struct shape *found; /* room for the true shapes; NULL unless an output's shape is a bound */
+    size_t found_first;  /* index into the run's list of found shapes */
+    bool has_bound;
+    uint64_t scratch_bytes;
+    const char *name;
+    const char *note;
+    size_t refusals;
+    const struct refusal *refused;
+    _Atomic int64_t total_ns; /* of profiled runs */
+};
+
+/* A value that lives on behind the cut. */
+struct carry {
+    struct slot slot;
+    enum dtype dtype;
+    struct shape shape;
+    int64_t found; /* index into the run's found shapes; -1: `shape` is true */
+};
+
+struct plan {
+    struct list link; /* in network->plans */
+    atomic_uint references;
+    _Atomic uint64_t last_use;
+    struct network *network;
+    struct program *program;
+    struct graph *graph; /* owns attributes and names */
+    struct arena arena;
+    size_t bytes;
+
+    size_t inputs;
+    struct shape *in_shapes;
+    struct constant **in_values; /* NULL, or per input: its value, part of the key */
+    size_t outputs;              /* of the program */
+    struct shape *out_shapes;
+    bool *out_bound;
+    int64_t *out_found; /* per output: index into found shapes, -1 when exact or behind the cut */
+    bool *out_deferred; /* made behind the cut */
+
+    size_t step_count;
+    struct step *steps;
+    size_t max_operands; /* of one step, ins and outs apart */
+    size_t found_count;
+    uint64_t peak_bytes;
+    uint64_t lower_bound_bytes;
+    uint32_t peak_node; /* while being made: index into the making's order */
+    uint32_t peak_step;
+    bool batch_exact;
+    bool makes_strings;
+    _Atomic int64_t predicted_us;
+    _Atomic int64_t profiled_runs;
+
+    /* Behind the cut; rest is NULL when there is none. */
+    struct program *rest;
+    struct carry *carries;  /* one per input of rest */
+    size_t *rest_outputs;   /* output i of rest is output rest_outputs[i] here */
+    uint64_t carried_bytes; /* arena below this must stay */
+};
+
+/* plan_cache.c */
+struct plan *plan_cache_find(struct network *network, const struct program *program,
+                             const struct shape *shapes, const void *const *values);
+void plan_cache_add(struct network *network, struct plan *plan); /* takes a reference of its own */
+void plan_cache_clear(struct network *network);
+void plan_destroy(struct plan *plan); /* compile.c; NULL and half-made ones are fine */
+
+/* A plan from the cache or made now; values: per input, its elements when the program wants them.
+ */
+enum status program_plan(struct network *network, struct program *program,
+                         const struct shape *shapes, const void *const *values,
+                         struct plan **out_plan, struct error *err);
+
+/* network.c: the constant's elements are read by a plan's steps; STATUS_NO_MEMORY: over budget. */
+enum status network_hold(struct network *network, struct constant *constant);
+void network_drop_unread(struct network *network);
+
+/* ---- a plan being made ---- */
+
+/* One candidate of a node. */
+struct choice {
+    const struct kernel *kernel; /* NULL: none yet, or done by placing values (view, concat) */
+    struct kernel_prepare prepare;
+    size_t refusals;
+    struct refusal *refused;
+};
+
+/* Bytes that values share: each value has a set of its own at first; sets are then laid into others
+ * (a view into what it views, a part into its concatenation, a result over its dead input). */
+enum where { IN_ARENA, IN_INPUT, IN_OUTPUT };
+struct set {
+    uint32_t parent; /* itself: a root */
+    uint64_t offset; /* within the parent */
+    uint64_t bytes;
+    enum where where;
+    uint32_t bound;       /* index of the input or output */
+    uint32_t first, last; /* steps; first > last: never used */
+    uint64_t arena_offset;
+};
+
+/* A value that a rest wants, found again after the passes. */
+struct carried {
+    enum { CARRIED_CONSTANT, CARRIED_INPUT, CARRIED_OUTPUT } kind;
+    size_t index; /* of the graph's inputs or outputs */
+    const struct constant *constant;
+};
+
+struct making {
+    struct network *network;
+    struct program *program;
+    struct plan *plan;
+    struct graph *graph;
+    struct arena *arena; /* the plan's */
+    size_t folded_count; /* constants that depend on this plan's shapes */
+    size_t folded_room;
+    const struct constant **folded;
+    enum layout *layouts; /* by value id */
+    size_t layout_room;
+    size_t trial_room; /* operands to try kernels with */
+    struct operand *trial_operands;
+    const struct operand **trial_list;
+    struct operand **operands; /* by value id */
+    size_t nodes;
+    struct node **order;       /* the nodes that remain */
+    struct choice *choices;    /* per node of order */
+    bool *placed;              /* per node of order: done by placing, no step */
+    struct set *sets;          /* by value id */
+    uint64_t *scratch_offsets; /* per node of order */
+    size_t own_outputs;        /* graph outputs that are the program's; carried ones follow */
+    size_t *output_of;         /* graph output → program output */
+    size_t carry_count;
+    struct carried *carries;
+};
+
+/* prepare.c: true shapes for everything that can be known; folds; takes branches. */
+enum status making_infer(struct making *making, struct error *err);
+enum status making_remember_folded(struct making *making, const struct constant *constant);
+bool node_is_branching(const struct node *node); /* If */
+/* cut.c: moves what cannot be known into the plan's `rest`. */
+enum status making_cut(struct making *making, struct error *err);
+/* layout.c: a layout for every value, reorder nodes where they differ. */
+enum status making_layouts(struct making *making, struct error *err);
+/* compile.c: the nodes as an array. */
+enum status making_order(struct making *making, struct error *err);
+/* place.c: sets; lays views, slices and concatenations into each other. */
+enum status making_share(struct making *making, struct error *err);
+/* select.c: kernels for the nodes that are left. */
+enum status making_select(struct making *making, struct error *err);
+/* place.c: results over dead inputs, lifetimes, offsets, the peak. */
+enum status making_place(struct making *making, struct error *err);
+struct slot making_slot(const struct making *making, const struct value *value);
+
+enum layout making_layout(const struct making *making, const struct value *value);
+enum status making_set_layout(struct making *making, const struct value *value, enum layout layout);
+
+/* Layouts of a node's operands: of in[0], of out[0], of everything else (see kernel.h). */
+struct node_layouts {
+    enum layout body, first, result;
+};
+/* The best kernel's rank in the list for these layouts, -1 when there is none, and what it makes.
+ */
+enum status making_try(struct making *making, const struct node *node, enum layout body,
+                       enum layout first, struct node_layouts *out_layouts, int *out_rank);
+uint64_t value_bytes(const struct making *making, const struct value *value);
+bool value_is_blockable(const struct making *making, const struct value *value);
+const struct kernel *const *making_kernels(const struct making *making, const struct node *node);
+/* Copies what identity nodes must copy when no kernel does it (host memory only). */
+extern const struct kernel kernel_engine_copy;
+
+static inline uint64_t round_up(uint64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+}
+
+#endif

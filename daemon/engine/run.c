@@ -1,0 +1,385 @@
+/* One batch on one lane: the steps of a plan, and of the plans behind its cuts.
+ *
+ * Memory of a run, from the arena's base:
+ *
+ *     outputs nobody wants │ plan: what is carried │ plan behind the cut: … │
+ *                          └── its peak ───────────┴── may overlap what is dead ──┘
+ *
+ * The steps allocate nothing and wait for nothing; the plan behind a cut comes from the cache, or
+ * is made there and then.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "engine/internal.h"
+
+/* State of a run that all its plans share. */
+struct running {
+    struct run *run;
+    char *arena;         /* base of the lane's arena */
+    uint64_t used_bytes; /* asked for so far */
+    struct string_heap *strings;
+    struct error *err;
+};
+
+/* Bases of one plan's slots. */
+struct frame {
+    const struct plan *plan;
+    char **bases;
+    struct shape *found;
+};
+
+static void *resolve(const struct frame *frame, const struct slot *slot)
+{
+    return frame->bases[slot->base] + slot->offset;
+}
+
+static bool is_cancelled(const struct running *running)
+{
+    return running->run->cancelled != NULL &&
+           atomic_load_explicit(running->run->cancelled, memory_order_relaxed);
+}
+
+static enum status run_step(struct running *running, const struct frame *frame, struct step *step,
+                            const void **in, void **out)
+{
+    struct kernel_run run = {
+        .in = in, .out = out, .lane = running->run->lane, .strings = running->strings};
+
+    for (size_t i = 0; i < step->call.inputs; i++)
+        in[i] = step->in[i].base == BASE_NONE ? NULL : resolve(frame, &step->in[i]);
+    for (size_t i = 0; i < step->call.outputs; i++)
+        out[i] = step->out[i].base == BASE_NONE ? NULL : resolve(frame, &step->out[i]);
+    if (step->scratch_bytes > 0)
+        run.scratch = resolve(frame, &step->scratch);
+    if (step->has_bound) {
+        run.out_shapes = frame->found + step->found_first;
+        for (size_t i = 0; i < step->call.outputs; i++)
+            if (step->call.out[i] != NULL)
+                run.out_shapes[i] = step->call.out[i]->shape;
+    }
+    return step->kernel->enqueue(step->state, &step->call, &run);
+}
+
+static enum status step_failed(const struct running *running, const struct step *step,
+                               enum status status)
+{
+    return error_set(running->err, status, "node '%s' (%s): %s", step->name,
+                     step->call.op->onnx.name, status_words(status));
+}
+
+static enum status run_steps(struct running *running, const struct frame *frame, int64_t *step_ns)
+{
+    const struct plan *plan = frame->plan;
+    const void *in[plan->max_operands + 1];
+    void *out[plan->max_operands + 1];
+
+    for (size_t i = 0; i < plan->step_count; i++) {
+        struct step *step = &plan->steps[i];
+        int64_t start = step_ns != NULL ? clock_now_ns() : 0;
+        enum status status;
+
+        if (is_cancelled(running))
+            return error_set(running->err, STATUS_CANCELLED, "cancelled before node '%s'",
+                             step->name);
+        status = run_step(running, frame, step, in, out);
+        if (status != STATUS_OK)
+            return step_failed(running, step, status);
+        if (step_ns != NULL) {
+            int64_t spent = clock_now_ns() - start;
+
+            step_ns[i] += spent;
+            atomic_fetch_add_explicit(&step->total_ns, spent, memory_order_relaxed);
+        }
+    }
+    return STATUS_OK;
+}
+
+/* ---- memory ---- */
+
+static enum status want_bytes(struct running *running, uint64_t total)
+{
+    struct run *run = running->run;
+
+    if (total <= running->used_bytes)
+        return STATUS_OK;
+    if (run->admit != NULL && run->admit(run->admit_arg, total) != STATUS_OK)
+        return error_set(running->err, STATUS_NO_MEMORY,
+                         "the run needs %llu bytes of activations, more than are free",
+                         (unsigned long long)total);
+    if (lane_arena_extend(run->arena, total) != STATUS_OK)
+        return error_set(running->err, STATUS_NO_MEMORY,
+                         "the run needs %llu bytes of activations, more than are free",
+                         (unsigned long long)total);
+    running->used_bytes = total;
+    return STATUS_OK;
+}
+
+static uint64_t output_bytes(const struct plan *plan, size_t output)
+{
+    const struct value *value = plan->program->graph->out[output];
+
+    return (uint64_t)shape_count(&plan->out_shapes[output]) * dtype_bytes(value->dtype);
+}
+
+/* ---- outputs ---- */
+
+/* Memory for an output that was not bound with room: asked for, or the run's own. */
+static enum status place_output(struct running *running, size_t output, const struct shape *shape,
+                                uint64_t bytes, struct run_buffer *buffer)
+{
+    struct run *run = running->run;
+
+    if (run->place == NULL)
+        return error_set(running->err, STATUS_INVALID, "output %zu was given no room", output);
+    buffer->data = run->place(run->place_arg, output, shape, bytes);
+    if (buffer->data == NULL)
+        return error_set(running->err, STATUS_NO_MEMORY, "no memory for output %zu", output);
+    buffer->bytes = bytes;
+    return STATUS_OK;
+}
+
+/* Gives every output of the plan an address; what nobody wants stands at *io_base in the arena. */
+static enum status bind_outputs(struct running *running, const struct frame *frame,
+                                struct run_buffer *out, const size_t *names, uint64_t *io_base)
+{
+    const struct plan *plan = frame->plan;
+
+    for (size_t i = 0; i < plan->outputs; i++) {
+        char **base = &frame->bases[BASE_FIRST_BOUND + plan->inputs + i];
+        uint64_t bytes;
+
+        if (plan->out_deferred[i])
+            continue;
+        bytes = output_bytes(plan, i);
+        if (out[i].data == NULL && out[i].bytes == RUN_PLACE) {
+            TRY(place_output(running, names == NULL ? i : names[i], &plan->out_shapes[i], bytes,
+                             &out[i]));
+        } else if (out[i].data == NULL) {
+            *base = running->arena + *io_base;
+            *io_base += round_up(bytes);
+            continue;
+        } else if (out[i].bytes < bytes) {
+            return error_set(running->err, STATUS_INVALID,
+                             "output %zu needs %llu bytes, the buffer has %zu", i,
+                             (unsigned long long)bytes, out[i].bytes);
+        }
+        *base = out[i].data;
+    }
+    return STATUS_OK;
+}
+
+static uint64_t unwanted_bytes(const struct plan *plan, const struct run_buffer *out)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < plan->outputs; i++)
+        if (!plan->out_deferred[i] && out[i].data == NULL && out[i].bytes != RUN_PLACE)
+            bytes += round_up(output_bytes(plan, i));
+    return bytes;
+}
+
+static void tell_shapes(const struct frame *frame, struct shape *out_shapes)
+{
+    const struct plan *plan = frame->plan;
+
+    for (size_t i = 0; out_shapes != NULL && i < plan->outputs; i++)
+        if (!plan->out_deferred[i])
+            out_shapes[i] =
+                plan->out_found[i] < 0 ? plan->out_shapes[i] : frame->found[plan->out_found[i]];
+}
+
+/* ---- segments ---- */
+
+/* Buffers of one plan's run: the caller's, or what the plan before the cut carried over. */
+struct borders {
+    const struct run_buffer *in;
+    struct run_buffer *out;
+    struct shape *out_shapes;
+    const size_t *names; /* per output: its index in the whole model; NULL: the same */
+    int64_t *step_ns;
+};
+
+static enum status run_plan(struct running *running, struct plan *plan,
+                            const struct borders *borders, uint64_t base);
+
+static struct shape carry_shape(const struct frame *frame, const struct carry *carry)
+{
+    return carry->found < 0 ? carry->shape : frame->found[carry->found];
+}
+
+/* Values that the plans of the rest are told apart by, on the host. */
+static enum status fetch_values(struct running *running, const struct frame *frame,
+                                const struct shape *shapes, const void **values,
+                                unsigned char (*room)[VALUE_BYTES_MAX])
+{
+    const struct plan *plan = frame->plan;
+    struct device_lane *lane = running->run->lane;
+
+    for (size_t i = 0; i < plan->rest->graph->inputs; i++) {
+        const struct carry *carry = &plan->carries[i];
+        size_t bytes = (size_t)shape_count(&shapes[i]) * dtype_bytes(carry->dtype);
+
+        values[i] = NULL;
+        if (!plan->rest->wants_value[i])
+            continue;
+        if (bytes > VALUE_BYTES_MAX)
+            return error_set(running->err, STATUS_UNSUPPORTED,
+                             "'%s' decides a shape and has %zu bytes, at most %d are allowed",
+                             plan->rest->graph->in[i]->name, bytes, VALUE_BYTES_MAX);
+        values[i] = resolve(frame, &carry->slot);
+        if (lane->device->ops->host_memory || carry->slot.base == BASE_ABSOLUTE)
+            continue;
+        TRY(lane->device->ops->copy_out(lane, room[i], values[i], bytes));
+        values[i] = room[i];
+    }
+    return lane->device->ops->lane_wait(lane);
+}
+
+static enum status run_rest(struct running *running, const struct frame *frame,
+                            const struct borders *borders, uint64_t base)
+{
+    const struct plan *plan = frame->plan;
+    const struct graph *rest = plan->rest->graph;
+    bool copies = !running->run->lane->device->ops->host_memory;
+    struct shape shapes[rest->inputs + 1], out_shapes[rest->outputs + 1];
+    const void *values[rest->inputs + 1];
+    unsigned char room[copies ? rest->inputs + 1 : 1][VALUE_BYTES_MAX];
+    struct run_buffer in[rest->inputs + 1], out[rest->outputs + 1];
+    size_t names[rest->outputs + 1];
+    struct borders inner = {.in = in, .out = out, .out_shapes = out_shapes, .names = names};
+    struct plan *next;
+    enum status status;
+
+    for (size_t i = 0; i < rest->inputs; i++) {
+        shapes[i] = carry_shape(frame, &plan->carries[i]);
+        in[i].data = resolve(frame, &plan->carries[i].slot);
+        in[i].bytes = (size_t)shape_count(&shapes[i]) * dtype_bytes(plan->carries[i].dtype);
+    }
+    for (size_t i = 0; i < rest->outputs; i++) {
+        size_t output = plan->rest_outputs[i];
+
+        out[i] = borders->out[output];
+        names[i] = borders->names == NULL ? output : borders->names[output];
+    }
+    TRY(fetch_values(running, frame, shapes, values, room));
+    TRY(program_plan(plan->network, plan->rest, shapes, values, &next, running->err));
+    running->run->lane->device->ops->lane_enter(running->run->lane);
+    status = run_plan(running, next, &inner, base + plan->carried_bytes);
+    plan_unref(next);
+    for (size_t i = 0; status == STATUS_OK && i < rest->outputs; i++) {
+        borders->out[plan->rest_outputs[i]] = out[i];
+        if (borders->out_shapes != NULL)
+            borders->out_shapes[plan->rest_outputs[i]] = out_shapes[i];
+    }
+    return status;
+}
+
+static enum status run_plan(struct running *running, struct plan *plan,
+                            const struct borders *borders, uint64_t base)
+{
+    char *bases[BASE_FIRST_BOUND + plan->inputs + plan->outputs];
+    struct shape found[plan->found_count + 1];
+    struct frame frame = {.plan = plan, .bases = bases, .found = found};
+    uint64_t plan_base = base;
+
+    TRY(want_bytes(running, base + unwanted_bytes(plan, borders->out) + plan->peak_bytes));
+    memset(bases, 0, sizeof(bases));
+    for (size_t i = 0; i < plan->inputs; i++)
+        bases[BASE_FIRST_BOUND + i] = borders->in[i].data;
+    TRY(bind_outputs(running, &frame, borders->out, borders->names, &plan_base));
+    bases[BASE_ARENA] = running->arena + plan_base;
+    TRY(run_steps(running, &frame, borders->step_ns));
+    tell_shapes(&frame, borders->out_shapes);
+    if (plan->rest == NULL)
+        return STATUS_OK;
+    return run_rest(running, &frame, borders, plan_base);
+}
+
+static enum status check_inputs(const struct plan *plan, const struct run *run, struct error *err)
+{
+    if (run->inputs != plan->inputs || run->outputs != plan->outputs)
+        return error_set(err, STATUS_INVALID,
+                         "the run has %zu inputs and %zu outputs, the plan %zu and %zu",
+                         run->inputs, run->outputs, plan->inputs, plan->outputs);
+    for (size_t i = 0; i < plan->inputs; i++) {
+        const struct value *value = plan->program->graph->in[i];
+        uint64_t bytes = (uint64_t)shape_count(&plan->in_shapes[i]) * dtype_bytes(value->dtype);
+
+        if (run->in[i].bytes < bytes)
+            return error_set(err, STATUS_INVALID, "input '%s' has %zu bytes, the plan needs %llu",
+                             value->name, run->in[i].bytes, (unsigned long long)bytes);
+    }
+    return STATUS_OK;
+}
+
+static void learn_time(struct plan *plan, int64_t spent_us)
+{
+    int64_t old = atomic_load_explicit(&plan->predicted_us, memory_order_relaxed);
+    int64_t next = old < 0 ? spent_us : old + (spent_us - old) / 8;
+
+    atomic_store_explicit(&plan->predicted_us, next, memory_order_relaxed);
+}
+
+enum status plan_run(struct plan *plan, struct run *run, struct error *err)
+{
+    struct running running = {.run = run, .strings = run->strings, .err = err};
+    const struct borders borders = {
+        .in = run->in, .out = run->out, .out_shapes = run->out_shapes, .step_ns = run->step_ns};
+    const struct device_ops *ops = run->lane->device->ops;
+    struct string_heap *own_strings = NULL;
+    int64_t start_us = clock_now_us();
+    void *base;
+    enum status status;
+
+    TRY(check_inputs(plan, run, err));
+    if (plan->makes_strings && run->strings == NULL) {
+        running.strings = own_strings = string_heap_create();
+        if (own_strings == NULL)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for strings");
+    }
+    running.used_bytes = plan->peak_bytes + unwanted_bytes(plan, run->out);
+    status = lane_arena_begin(run->arena, running.used_bytes, &base);
+    if (status != STATUS_OK) {
+        string_heap_destroy(own_strings);
+        return error_set(err, status, "the run needs %llu bytes of activations, more than are free",
+                         (unsigned long long)running.used_bytes);
+    }
+    running.arena = base;
+    ops->lane_enter(run->lane);
+    status = run_plan(&running, plan, &borders, 0);
+    if (status == STATUS_OK) {
+        status = ops->lane_wait(run->lane);
+        if (status != STATUS_OK)
+            status = error_set(err, status, "the device failed");
+    } else {
+        (void)ops->lane_wait(run->lane); /* nothing may touch the arena afterwards */
+    }
+    lane_arena_end(run->arena);
+    string_heap_destroy(own_strings);
+    if (status == STATUS_OK)
+        learn_time(plan, clock_now_us() - start_us);
+    if (status == STATUS_OK && run->step_ns != NULL)
+        atomic_fetch_add_explicit(&plan->profiled_runs, 1, memory_order_relaxed);
+    return status;
+}
+
+void plan_read(const struct plan *plan, struct plan_facts *out_facts)
+{
+    *out_facts = (struct plan_facts){
+        .peak_bytes = plan->peak_bytes,
+        .lower_bound_bytes = plan->lower_bound_bytes,
+        .peak_step = plan->peak_step,
+        .steps = (uint32_t)plan->step_count,
+        .exact = plan->rest == NULL,
+        .batch_exact = plan->batch_exact,
+        .predicted_us = atomic_load_explicit(&plan->predicted_us, memory_order_relaxed)};
+}
+
+const struct shape *plan_output_shapes(const struct plan *plan, const bool **out_bound)
+{
+    if (out_bound != NULL)
+        *out_bound = plan->out_bound;
+    return plan->out_shapes;
+}

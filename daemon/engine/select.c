@@ -1,0 +1,348 @@
+/* Which kernel computes a node: the first of the device's list that takes the layouts and does not
+ * refuse.  Why better ones were passed over is kept for people. */
+#include <stdio.h>
+#include <string.h>
+
+#include "engine/internal.h"
+
+bool value_is_blockable(const struct making *making, const struct value *value)
+{
+    return making->network->device->channel_block > 0 && value->constant == NULL &&
+           value->dtype == DTYPE_FLOAT && value->shape.rank >= 3 && value->shape.rank <= 5 &&
+           shape_count(&value->shape) > 0;
+}
+
+uint64_t value_bytes(const struct making *making, const struct value *value)
+{
+    return layout_bytes(making_layout(making, value), making->network->device->channel_block,
+                        value->dtype, &value->shape);
+}
+
+enum layout making_layout(const struct making *making, const struct value *value)
+{
+    return value->id < making->layout_room ? making->layouts[value->id] : LAYOUT_PLAIN;
+}
+
+/* Room in the lists by value id for one value more. */
+static enum status grow_layouts(struct making *making, uint32_t id)
+{
+    size_t room = (size_t)id * 2 + 64;
+    enum layout *grown;
+
+    if (id < making->layout_room)
+        return STATUS_OK;
+    grown = arena_take_array(making->arena, room, sizeof(*grown));
+    if (grown == NULL)
+        return STATUS_NO_MEMORY;
+    if (making->layout_room > 0)
+        memcpy(grown, making->layouts, making->layout_room * sizeof(*grown));
+    making->layouts = grown;
+    making->layout_room = room;
+    return STATUS_OK;
+}
+
+enum status making_set_layout(struct making *making, const struct value *value, enum layout layout)
+{
+    TRY(grow_layouts(making, value->id));
+    making->layouts[value->id] = layout;
+    return STATUS_OK;
+}
+
+static enum layout lowest_layout(uint32_t layouts)
+{
+    return (enum layout)__builtin_ctz(layouts);
+}
+
+/* Whether the kernel's table of layouts has room for body/in[0] as asked; out[0] follows from it.
+ */
+static bool takes_layouts(const struct kernel *kernel, enum layout body, enum layout first,
+                          enum layout *out_result)
+{
+    uint32_t layouts = kernel->layouts != 0 ? kernel->layouts : 1U << LAYOUT_PLAIN;
+
+    if ((layouts & 1U << body) == 0)
+        return false;
+    if (first != body && (kernel->in_layouts & 1U << first) == 0)
+        return false;
+    *out_result = kernel->out_layouts != 0 ? lowest_layout(kernel->out_layouts) : body;
+    return true;
+}
+
+static struct operand describe(const struct making *making, const struct value *value,
+                               enum layout layout)
+{
+    struct operand operand = {.dtype = value->dtype,
+                              .shape = value->shape,
+                              .layout = value_is_blockable(making, value) ? layout : LAYOUT_PLAIN};
+
+    if (value->constant != NULL) {
+        operand.constant = value->constant->tensor.data;
+        operand.constant_key = value->constant;
+    }
+    return operand;
+}
+
+/* Memory of a call whose layouts are tried out. */
+struct trial {
+    struct operand *operands;
+    const struct operand **list;
+    struct kernel_call call;
+};
+
+static enum status make_trial(struct making *making, const struct node *node, struct trial *trial)
+{
+    size_t count = node->inputs + node->outputs;
+
+    if (making->trial_room < count) {
+        making->trial_operands = arena_take_array(making->arena, count, sizeof(struct operand));
+        making->trial_list = arena_take_array(making->arena, count, sizeof(struct operand *));
+        if (making->trial_operands == NULL || making->trial_list == NULL)
+            return STATUS_NO_MEMORY;
+        making->trial_room = count;
+    }
+    trial->operands = making->trial_operands;
+    trial->list = making->trial_list;
+    trial->call = (struct kernel_call){.op = node->op,
+                                       .attrs = node->attrs,
+                                       .inputs = node->inputs,
+                                       .in = trial->list,
+                                       .outputs = node->outputs,
+                                       .out = trial->list + node->inputs,
+                                       .device = making->network->device,
+                                       .threads = making->network->device->threads_per_lane};
+    return STATUS_OK;
+}
+
+static void fill_trial(const struct making *making, const struct node *node, struct trial *trial,
+                       const struct node_layouts *layouts)
+{
+    for (size_t i = 0; i < node->inputs; i++) {
+        trial->list[i] = node->in[i] == NULL ? NULL : &trial->operands[i];
+        if (node->in[i] != NULL)
+            trial->operands[i] =
+                describe(making, node->in[i], i == 0 ? layouts->first : layouts->body);
+    }
+    for (size_t i = 0; i < node->outputs; i++) {
+        size_t k = node->inputs + i;
+
+        trial->list[k] = node->out[i] == NULL ? NULL : &trial->operands[k];
+        if (node->out[i] != NULL)
+            trial->operands[k] =
+                describe(making, node->out[i], i == 0 ? layouts->result : layouts->body);
+    }
+}
+
+enum status making_try(struct making *making, const struct node *node, enum layout body,
+                       enum layout first, struct node_layouts *out_layouts, int *out_rank)
+{
+    const struct kernel *const *list = making_kernels(making, node);
+    struct trial trial;
+
+    *out_rank = -1;
+    TRY(make_trial(making, node, &trial));
+    for (int rank = 0; list != NULL && list[rank] != NULL; rank++) {
+        struct node_layouts layouts = {.body = body, .first = first};
+
+        if (!takes_layouts(list[rank], body, first, &layouts.result))
+            continue;
+        fill_trial(making, node, &trial, &layouts);
+        if (list[rank]->refuses != NULL && list[rank]->refuses(&trial.call) != NULL)
+            continue;
+        *out_rank = rank;
+        *out_layouts = layouts;
+        return STATUS_OK;
+    }
+    return STATUS_OK;
+}
+
+const struct kernel *const *making_kernels(const struct making *making, const struct node *node)
+{
+    struct device *device = making->network->device;
+    static const struct kernel *const copy[] = {&kernel_engine_copy, NULL};
+    const struct kernel *const *list = device->ops->kernels(device, node->op);
+
+    if (list == NULL && (node->op->flags & OP_VIEW) != 0 && device->ops->host_memory)
+        return copy;
+    return list;
+}
+
+/* ---- the final choice ---- */
+
+static struct operand *operand_of(struct making *making, struct value *value)
+{
+    struct operand **place = &making->operands[value->id];
+
+    if (*place != NULL)
+        return *place;
+    *place = arena_take(making->arena, sizeof(**place));
+    if (*place != NULL)
+        **place = describe(making, value, making_layout(making, value));
+    return *place;
+}
+
+static enum status make_call(struct making *making, struct node *node, struct kernel_call *call)
+{
+    const struct operand **in, **out;
+
+    in = arena_take_array(making->arena, node->inputs, sizeof(*in));
+    out = arena_take_array(making->arena, node->outputs, sizeof(*out));
+    if (in == NULL || out == NULL)
+        return STATUS_NO_MEMORY;
+    for (size_t i = 0; i < node->inputs; i++)
+        if (node->in[i] != NULL && (in[i] = operand_of(making, node->in[i])) == NULL)
+            return STATUS_NO_MEMORY;
+    for (size_t i = 0; i < node->outputs; i++)
+        if (node->out[i] != NULL && (out[i] = operand_of(making, node->out[i])) == NULL)
+            return STATUS_NO_MEMORY;
+    *call = (struct kernel_call){.op = node->op,
+                                 .attrs = node->attrs,
+                                 .inputs = node->inputs,
+                                 .in = in,
+                                 .outputs = node->outputs,
+                                 .out = out,
+                                 .device = making->network->device,
+                                 .threads = making->network->device->threads_per_lane};
+    return STATUS_OK;
+}
+
+/* NULL, or the reason why the layouts of the call are not for this kernel. */
+static const char *layout_refusal(const struct kernel *kernel, const struct kernel_call *call)
+{
+    uint32_t layouts = kernel->layouts != 0 ? kernel->layouts : 1U << LAYOUT_PLAIN;
+
+    if ((kernel->flags & KERNEL_LAYOUT_CHANGE) != 0)
+        return NULL;
+    for (size_t i = 0; i < call->inputs; i++) {
+        uint32_t allowed = layouts | (i == 0 ? kernel->in_layouts : 0);
+
+        if (call->in[i] != NULL && (allowed & 1U << call->in[i]->layout) == 0 &&
+            call->in[i]->layout != LAYOUT_PLAIN)
+            return "an input's layout";
+        if (call->in[i] != NULL && call->in[i]->layout == LAYOUT_PLAIN &&
+            (allowed & 1U << LAYOUT_PLAIN) == 0 && call->in[i]->constant == NULL &&
+            call->in[i]->shape.rank >= 3 && call->in[i]->dtype == DTYPE_FLOAT)
+            return "a plain input";
+    }
+    for (size_t i = 0; i < call->outputs; i++) {
+        uint32_t allowed = i == 0 && kernel->out_layouts != 0 ? kernel->out_layouts : layouts;
+
+        if (call->out[i] == NULL)
+            continue;
+        if (call->out[i]->layout == LAYOUT_PLAIN && call->out[i]->shape.rank < 3)
+            continue;
+        if ((allowed & 1U << call->out[i]->layout) == 0)
+            return "the output's layout";
+    }
+    return NULL;
+}
+
+static enum status note_refusal(struct making *making, struct choice *choice, size_t room,
+                                const char *kernel, const char *why)
+{
+    if (choice->refused == NULL)
+        choice->refused = arena_take_array(making->arena, room, sizeof(*choice->refused));
+    why = arena_copy_string(making->arena, why, strlen(why));
+    if (choice->refused == NULL || why == NULL)
+        return STATUS_NO_MEMORY;
+    choice->refused[choice->refusals++] = (struct refusal){.kernel = kernel, .why = why};
+    return STATUS_OK;
+}
+
+static size_t list_length(const struct kernel *const *list)
+{
+    size_t length = 0;
+
+    while (list != NULL && list[length] != NULL)
+        length++;
+    return length;
+}
+
+/* Says for a person what was tried. */
+static enum status refuse_node(const struct node *node, const struct choice *choice,
+                               struct error *err)
+{
+    char reasons[512] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < choice->refusals && used < sizeof(reasons); i++)
+        used +=
+            (size_t)snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", i == 0 ? "" : "; ",
+                             choice->refused[i].kernel, choice->refused[i].why);
+    return error_set(err, STATUS_UNSUPPORTED, "node '%s' (%s): %s", node->name, node->op->onnx.name,
+                     choice->refusals > 0 ? reasons : "this device has no kernel for it");
+}
+
+static enum status choose_kernel(struct making *making, struct node *node, struct choice *choice,
+                                 struct error *err)
+{
+    const struct kernel *const *list = making_kernels(making, node);
+    size_t room = list_length(list);
+    struct kernel_call call;
+
+    if (make_call(making, node, &call) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    for (; list != NULL && *list != NULL; list++) {
+        const struct kernel *kernel = *list;
+        const char *why = layout_refusal(kernel, &call);
+        struct error reason = {.text = ""};
+        enum status status = STATUS_OK;
+
+        if (why == NULL && kernel->refuses != NULL)
+            why = kernel->refuses(&call);
+        if (why == NULL) {
+            choice->prepare =
+                (struct kernel_prepare){.call = call, .weights = making->network->weights};
+            if (kernel->prepare != NULL)
+                status = kernel->prepare(&choice->prepare, &reason);
+            if (status == STATUS_OK) {
+                choice->kernel = kernel;
+                return STATUS_OK;
+            }
+            if (status != STATUS_UNSUPPORTED)
+                return error_set(err, status, "node '%s' (%s): %s: %s", node->name,
+                                 node->op->onnx.name, kernel->name,
+                                 reason.text[0] != '\0' ? reason.text : status_words(status));
+            why = reason.text;
+        }
+        if (note_refusal(making, choice, room, kernel->name, why) != STATUS_OK)
+            return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    }
+    return refuse_node(node, choice, err);
+}
+
+enum status making_select(struct making *making, struct error *err)
+{
+    making->choices = arena_take_array(making->arena, making->nodes, sizeof(*making->choices));
+    making->operands =
+        arena_take_array(making->arena, making->graph->next_value_id, sizeof(*making->operands));
+    if (making->choices == NULL || making->operands == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    for (size_t n = 0; n < making->nodes; n++)
+        if (!making->placed[n])
+            TRY(choose_kernel(making, making->order[n], &making->choices[n], err));
+    return STATUS_OK;
+}
+
+/* ---- views that have to be copied after all ---- */
+
+static enum status copy_bytes(const void *state, const struct kernel_call *call,
+                              const struct kernel_run *run)
+{
+    const struct operand *out = call->out[0];
+    size_t bytes = layout_bytes(out->layout, call->device->channel_block, out->dtype, &out->shape);
+
+    (void)state;
+    if (bytes > 0 && run->out[0] != run->in[0])
+        memcpy(run->out[0], run->in[0], bytes);
+    return STATUS_OK;
+}
+
+static enum status prepare_copy(struct kernel_prepare *prepare, struct error *err)
+{
+    (void)err;
+    prepare->constants_used = 1;
+    return STATUS_OK;
+}
+
+const struct kernel kernel_engine_copy = {
+    .name = "engine:copy", .prepare = prepare_copy, .enqueue = copy_bytes};
