@@ -1,15 +1,17 @@
-/* The configuration: rows in keys.def, an INI reader, merge of files and --set, origin of each value.
+/* The configuration: rows in keys.def, an INI reader, merge of files and --set, origin of each
+ * value.
  *
  *   SECTION(memory, "Memory")
  *   KEY(memory, low_watermark, LowWatermark, fraction, "0.75", LIVE, "help …")
  *   END_SECTION(memory)
  *
- * expands to `struct config_memory { double low_watermark; … }`, to `struct config`, and to the table.
- * Types: bool, int (unsigned), size (uint64_t bytes: 512M, 4G), size_or_percent (struct amount),
- *   fraction (double 0 to 1: 0.75 or 75%), time (int64_t µs: 200ms, 5s, 0; "infinity" = CLOCK_NEVER),
- *   text (const char *), list (struct text_list, separated by spaces; later lines append, empty clears),
- *   choice (text out of a fixed set).
- * Threads: none; a struct config is immutable once read.
+ * expands to `struct config_memory { double low_watermark; … }`, to `struct config`, and to the
+ * table. Types: bool, int (unsigned), size (uint64_t bytes: 512M, 4G), size_or_percent (struct
+ * amount), fraction (double 0 to 1: 0.75 or 75%), time (int64_t µs: 200ms, 5s, 0; "infinity" =
+ * CLOCK_NEVER), text (const char *), list (struct text_list, separated by spaces; later lines
+ * append, empty clears), choice (one of the words in its row). A list's lines append to each other,
+ * but the environment and --set each begin anew.  "Key=" alone goes back to the default (a list: to
+ * nothing). Threads: none; a struct config is immutable once read.
  */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
@@ -33,9 +35,11 @@ struct amount {
     double fraction; /* > 0: this share instead */
 };
 
-#define SECTION(id, name) struct config_##id {
+#define SECTION(id, name)                                       struct config_##id {
 #define KEY(section, field, name, type, standard, reload, help) config_type_##type field;
-#define END_SECTION(id) };
+#define END_SECTION(id)                                                                            \
+    }                                                                                              \
+    ;
 typedef bool config_type_bool;
 typedef unsigned config_type_int;
 typedef uint64_t config_type_size;
@@ -61,19 +65,24 @@ struct config {
 };
 
 struct config_source {
-    const char *file;          /* NULL: /etc/sluice/sluice.conf when there is one; its .d beside it */
+    const char *file; /* NULL: /etc/sluice/sluice.conf when there is one; its .d beside it */
     size_t set_count;
-    const char *const *sets;   /* "Section.Key=VALUE", after the files */
+    const char *const *sets; /* "Section.Key=VALUE", after the files */
 };
 
 struct config_set; /* a whole configuration with origins */
 
-/* Reads defaults, file, drop-ins (FILE.d/ *.conf in order of name), SLUICE_<SECTION>_<KEY> environment,
- * sets; checks every value and the values against each other.  STATUS_INVALID: file, line, what was
- * found, what is allowed, the nearest known key.  STATUS_NOT_FOUND, STATUS_IO: the file. */
+/* Reads defaults, file, drop-ins (FILE.d/ *.conf in order of name), SLUICE_<SECTION>_<KEY>
+ * environment, sets; checks every value and the values against each other.  STATUS_INVALID: file,
+ * line, what was found, what is allowed, the nearest known key.  STATUS_NOT_FOUND, STATUS_IO: the
+ * file. */
 MUST_CHECK enum status config_read(const struct config_source *source, struct config_set **out_set,
                                    struct error *err);
-void config_destroy(struct config_set *set); /* NULL is fine */
+/* The same of one text in memory, with neither drop-ins nor environment nor sets; `name` stands for
+ * the file in messages. */
+MUST_CHECK enum status config_read_text(const char *name, const char *text, size_t bytes,
+                                        struct config_set **out_set, struct error *err);
+void config_destroy(struct config_set *set);                      /* NULL is fine */
 const struct config *config_values(const struct config_set *set); /* borrowed */
 
 /* Calls `each` for every key: section, key, value as text, origin ("default", "FILE:LINE", "--set",
@@ -81,7 +90,10 @@ const struct config *config_values(const struct config_set *set); /* borrowed */
 typedef void (*config_each_fn)(void *arg, const char *section, const char *key, const char *value,
                                const char *origin, bool live, const char *help);
 void config_for_each(const struct config_set *set, config_each_fn each, void *arg);
+/* The whole configuration as a file: each key below its help and its origin. */
+void config_dump(const struct config_set *set, FILE *to);
 /* Keys that differ between the two and need a restart, as "Section.Key, …"; "" when none. */
-void config_restart_changes(const struct config_set *old, const struct config_set *new, char *text, size_t room);
+void config_restart_changes(const struct config_set *old, const struct config_set *new, char *text,
+                            size_t room);
 
 #endif

@@ -1,0 +1,379 @@
+/* Sources in order, each over the former: defaults, the file, its drop-ins by name, the
+ * environment,
+ * --set.  The file and its drop-ins are one layer: their list lines append to each other. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "config/internal.h"
+
+#define STANDARD_FILE "/etc/sluice/sluice.conf"
+
+enum { FILE_BYTES = 1 << 20, LAYER_DEFAULT = 0, LAYER_FILES, LAYER_ENVIRONMENT, LAYER_SETS };
+
+struct assigner { /* the argument of assign_line() */
+    struct config_set *set;
+    const char *file;
+};
+
+/* Gives key `index` its default; "" for a list that was cleared on purpose is not that. */
+static enum status set_default(struct config_set *set, size_t index, struct error *err)
+{
+    const struct key *key = &config_keys[index];
+    const char *text = key->standard;
+    char word[64];
+
+    if (key->type == TYPE_choice) {
+        snprintf(word, sizeof(word), "%.*s", (int)strcspn(text, " "), text);
+        text = word;
+    }
+    return value_read(key, text, false, &set->arena, key_field(key, &set->values), err);
+}
+
+static enum status assign(struct config_set *set, size_t index, const char *value, int layer,
+                          const char *origin, struct error *err)
+{
+    const struct key *key = &config_keys[index];
+    struct setting *setting = &set->settings[index];
+
+    if (*value == '\0' && key->type != TYPE_list)
+        TRY(set_default(set, index, err));
+    else
+        TRY(value_read(key, value, setting->layer == layer, &set->arena,
+                       key_field(key, &set->values), err));
+    *setting = (struct setting){.origin = origin, .layer = layer};
+    return STATUS_OK;
+}
+
+static enum status create(struct config_set **out_set, struct error *err)
+{
+    struct config_set *set = calloc(1, sizeof(*set));
+
+    if (set == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
+    arena_init(&set->arena);
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        enum status status = set_default(set, i, err);
+
+        if (status != STATUS_OK) {
+            config_destroy(set);
+            return status;
+        }
+        set->settings[i].origin = "default";
+    }
+    *out_set = set;
+    return STATUS_OK;
+}
+
+void config_destroy(struct config_set *set)
+{
+    if (set == NULL)
+        return;
+    arena_deinit(&set->arena);
+    free(set);
+}
+
+/* ---- files ---- */
+
+static enum status assign_line(void *arg, const char *section, const char *name, const char *value,
+                               unsigned line, struct error *err)
+{
+    struct assigner *assigner = arg;
+    struct config_set *set = assigner->set;
+    const char *origin;
+    size_t index;
+
+    TRY(key_find(section, name, &index, err));
+    origin = arena_format(&set->arena, "%s:%u", assigner->file, line);
+    if (origin == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
+    return assign(set, index, value, LAYER_FILES, origin, err);
+}
+
+/* The whole file, terminated, for free(). */
+static enum status slurp(const char *file, char **out_text, size_t *out_bytes, struct error *err)
+{
+    FILE *from = fopen(file, "re");
+    enum status status = STATUS_OK;
+    char *text;
+
+    if (from == NULL)
+        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", file,
+                         strerror(errno));
+    text = malloc(FILE_BYTES + 1);
+    if (text == NULL) {
+        status = error_set(err, STATUS_NO_MEMORY, "%s: no memory to read it", file);
+        goto out;
+    }
+    *out_bytes = fread(text, 1, FILE_BYTES + 1, from);
+    if (ferror(from))
+        status = error_set(err, STATUS_IO, "%s: %s", file, strerror(errno));
+    else if (*out_bytes > FILE_BYTES)
+        status = error_set(err, STATUS_INVALID, "%s: more than %d bytes", file, FILE_BYTES);
+    if (status != STATUS_OK)
+        free(text);
+    else
+        *out_text = text;
+out:
+    fclose(from);
+    return status;
+}
+
+static enum status read_file(struct config_set *set, const char *file, struct error *err)
+{
+    struct assigner assigner = {.set = set, .file = file};
+    enum status status;
+    size_t bytes = 0;
+    char *text = NULL;
+
+    TRY(slurp(file, &text, &bytes, err));
+    status = ini_read(file, text, bytes, assign_line, &assigner, err);
+    free(text);
+    return status;
+}
+
+static int is_drop_in(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+
+    return entry->d_name[0] != '.' && length > 5 &&
+           strcmp(entry->d_name + length - 5, ".conf") == 0;
+}
+
+static enum status read_drop_in(struct config_set *set, const char *folder, const char *name,
+                                struct error *err)
+{
+    char *path = arena_format(&set->arena, "%s/%s", folder, name);
+
+    if (path == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
+    return read_file(set, path, err);
+}
+
+static enum status read_drop_ins(struct config_set *set, const char *file, struct error *err)
+{
+    char *folder = arena_format(&set->arena, "%s.d", file);
+    struct dirent **entries;
+    enum status status = STATUS_OK;
+    int count;
+
+    if (folder == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
+    count = scandir(folder, &entries, is_drop_in, alphasort);
+    if (count < 0) {
+        if (errno == ENOENT)
+            return STATUS_OK;
+        return error_set(err, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_IO, "%s: %s", folder,
+                         strerror(errno));
+    }
+    for (int i = 0; i < count; i++) {
+        if (status == STATUS_OK)
+            status = read_drop_in(set, folder, entries[i]->d_name, err);
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
+
+static enum status read_files(struct config_set *set, const char *file, struct error *err)
+{
+    if (file != NULL) {
+        TRY(read_file(set, file, err));
+        return read_drop_ins(set, file, err);
+    }
+    if (access(STANDARD_FILE, F_OK) == 0)
+        TRY(read_file(set, STANDARD_FILE, err));
+    return read_drop_ins(set, STANDARD_FILE, err);
+}
+
+/* ---- environment and --set ---- */
+
+/* Whether SLUICE_<tail> begins with the name of a section: then it is ours, and must be a key. */
+static bool is_of_a_section(const char *tail)
+{
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        size_t length = strlen(config_keys[i].section);
+
+        if (strncasecmp(tail, config_keys[i].section, length) == 0 && tail[length] == '_')
+            return true;
+    }
+    return false;
+}
+
+static enum status read_variable(struct config_set *set, const char *variable, struct error *err)
+{
+    const char *equals = strchr(variable, '=');
+    char name[96];
+    size_t index;
+    enum status status;
+
+    if (strncmp(variable, "SLUICE_", 7) != 0 || equals == NULL || !is_of_a_section(variable + 7))
+        return STATUS_OK;
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - variable), variable);
+    index = key_by_environment(name + 7);
+    if (index == CONFIG_KEYS)
+        return error_set(err, STATUS_INVALID,
+                         "environment variable %s stands for no key; a key is spelled like "
+                         "SLUICE_MEMORY_LOW_WATERMARK",
+                         name);
+    status = assign(set, index, equals + 1, LAYER_ENVIRONMENT, "environment", err);
+    return status == STATUS_OK ? status
+                               : error_prefix(err, status, "environment variable %s", name);
+}
+
+static enum status read_environment(struct config_set *set, struct error *err)
+{
+    for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
+        TRY(read_variable(set, *variable, err));
+    return STATUS_OK;
+}
+
+static enum status read_set(struct config_set *set, const char *text, struct error *err)
+{
+    char section[64], name[64];
+    enum status status;
+    size_t index;
+    int length = 0;
+
+    if (sscanf(text, "%63[^.=].%63[^.=]=%n", section, name, &length) != 2 || length == 0)
+        return error_set(err, STATUS_INVALID, "--set: found '%.128s', allowed is Section.Key=VALUE",
+                         text);
+    status = key_find(section, name, &index, err);
+    if (status == STATUS_OK)
+        status = assign(set, index, text + length, LAYER_SETS, "--set", err);
+    return status == STATUS_OK ? status : error_prefix(err, status, "--set");
+}
+
+static enum status read_all(struct config_set *set, const struct config_source *source,
+                            struct error *err)
+{
+    TRY(read_files(set, source->file, err));
+    TRY(read_environment(set, err));
+    for (size_t i = 0; i < source->set_count; i++)
+        TRY(read_set(set, source->sets[i], err));
+    return config_check(set, err);
+}
+
+/* ---- the public face ---- */
+
+static enum status finish(struct config_set *set, enum status status, struct config_set **out_set)
+{
+    if (status == STATUS_OK)
+        *out_set = set;
+    else
+        config_destroy(set);
+    return status;
+}
+
+enum status config_read(const struct config_source *source, struct config_set **out_set,
+                        struct error *err)
+{
+    struct config_set *set;
+
+    TRY(create(&set, err));
+    return finish(set, read_all(set, source, err), out_set);
+}
+
+enum status config_read_text(const char *name, const char *text, size_t bytes,
+                             struct config_set **out_set, struct error *err)
+{
+    struct assigner assigner = {.file = name};
+    enum status status;
+
+    TRY(create(&assigner.set, err));
+    status = ini_read(name, text, bytes, assign_line, &assigner, err);
+    if (status == STATUS_OK)
+        status = config_check(assigner.set, err);
+    return finish(assigner.set, status, out_set);
+}
+
+const struct config *config_values(const struct config_set *set)
+{
+    return &set->values;
+}
+
+/* The value as text for free(); NULL when there is no memory for it. */
+static char *value_text(const struct config_set *set, size_t index)
+{
+    const struct key *key = &config_keys[index];
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *to = open_memstream(&text, &bytes);
+
+    if (to == NULL)
+        return NULL;
+    value_write(key, key_field(key, &set->values), to);
+    if (fclose(to) != 0) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+void config_for_each(const struct config_set *set, config_each_fn each, void *arg)
+{
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
+        const struct key *key = &config_keys[i];
+        char *text = value_text(set, i);
+
+        each(arg, key->section, key->name, text != NULL ? text : "?", set->settings[i].origin,
+             key->is_live, key->help);
+        free(text);
+    }
+}
+
+struct dump {
+    FILE *to;
+    const char *section;
+};
+
+static void dump_key(void *arg, const char *section, const char *key, const char *value,
+                     const char *origin, bool live, const char *help)
+{
+    struct dump *dump = arg;
+
+    if (dump->section == NULL || strcmp(dump->section, section) != 0)
+        fprintf(dump->to, "%s[%s]\n", dump->section == NULL ? "" : "\n", section);
+    dump->section = section;
+    fprintf(dump->to, "# %s%s\n# from: %s\n%s=%s\n", help, live ? "" : " (needs a restart)", origin,
+            key, value);
+}
+
+void config_dump(const struct config_set *set, FILE *to)
+{
+    struct dump dump = {.to = to};
+
+    config_for_each(set, dump_key, &dump);
+}
+
+static bool is_same(const struct config_set *a, const struct config_set *b, size_t index)
+{
+    char *left = value_text(a, index), *right = value_text(b, index);
+    bool same = left != NULL && right != NULL && strcmp(left, right) == 0;
+
+    free(left);
+    free(right);
+    return same;
+}
+
+void config_restart_changes(const struct config_set *old, const struct config_set *new, char *text,
+                            size_t room)
+{
+    size_t used = 0;
+
+    if (room > 0)
+        text[0] = '\0';
+    for (size_t i = 0; i < CONFIG_KEYS && used < room; i++) {
+        const struct key *key = &config_keys[i];
+        int written;
+
+        if (key->is_live || is_same(old, new, i))
+            continue;
+        written = snprintf(text + used, room - used, "%s%s.%s", used == 0 ? "" : ", ", key->section,
+                           key->name);
+        used += written > 0 ? (size_t)written : 0;
+    }
+}
