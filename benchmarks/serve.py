@@ -1,0 +1,315 @@
+#!/usr/bin/env python3
+"""The daemon measured from outside: cost on the wire, start, memory, batching, long runs.
+
+    serve.py --build DIR [--models DIR] [--part wire,latency,throughput,start,memory,cycles] [--rounds N]
+
+`wire` alternates sluiced and wire_echo (the floor) under h2load and prints CPU time a request from
+/proc/PID/schedstat; `throughput` compares served ResNet-50 with the bare engine; `memory` follows the
+resident size; `cycles` fits the slope of the resident size over loads and requests.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+MiB = 2 ** 20
+
+
+def varint(value):
+    out = bytearray()
+    while True:
+        byte = value & 127
+        value >>= 7
+        out.append(byte | (128 if value else 0))
+        if not value:
+            return bytes(out)
+
+
+def field(number, payload):
+    return varint(number << 3 | 2) + varint(len(payload)) + payload
+
+
+def grpc_infer(model, name, shape, raw):
+    tensor = field(1, name) + field(2, b"FP32") + field(3, b"".join(map(varint, shape)))
+    message = field(1, model) + field(5, tensor) + field(7, raw)
+    return b"\0" + struct.pack(">I", len(message)) + message
+
+
+def http_infer(name, shape, raw):
+    head = json.dumps({"inputs": [{"name": name, "datatype": "FP32", "shape": shape,
+                                   "parameters": {"binary_data_size": len(raw)}}],
+                       "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}).encode()
+    return head + raw, len(head)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def cpu_us(pid):
+    total = 0
+    for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            total += int((task / "schedstat").read_text().split()[0])
+    return total / 1e3
+
+
+def resident(pid):
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+class Daemon:
+    """A sluiced of its own, on free ports and sockets in a folder of its own."""
+
+    def __init__(self, options, models, *sets, control="explicit"):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="sluice-bench-"))
+        self.repository = self.folder / "models"
+        self.repository.mkdir()
+        for name in models:
+            self.add(options, name)
+        self.grpc, self.http, self.metrics = free_port(), free_port(), free_port()
+        self.admin = f"unix:{self.folder}/admin.sock"
+        self.ctl_program = str(options.build / "client" / "sluicectl")
+        command = [str(options.build / "daemon" / "sluiced"), "--model-repository", str(self.repository)]
+        for item in (f"Server.GrpcListen=127.0.0.1:{self.grpc} unix:{self.folder}/grpc.sock",
+                     f"Server.HttpListen=127.0.0.1:{self.http}", f"Server.MetricsListen=127.0.0.1:{self.metrics}",
+                     f"Server.AdminListen={self.admin}", f"Models.ControlMode={control}", "Device.Device=cpu", *sets):
+            command += ["--set", item]
+        self.begin = time.perf_counter()
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE if not options.verbose else None)
+        self.pid = self.process.pid
+        self.wait_ready()
+
+    def add(self, options, name):
+        folder = self.repository / name / "1"
+        folder.mkdir(parents=True)
+        os.symlink((options.models / f"{name}.onnx").resolve(), folder / "model.onnx")
+        extra = "" if name == "identity" else "dynamic_batching { }"
+        (folder.parent / "config.pbtxt").write_text(f'name: "{name}" max_batch_size: 64 {extra}\n')
+
+    def wait_ready(self):
+        while time.perf_counter() < self.begin + 60:
+            with contextlib.suppress(OSError):
+                with socket.create_connection(("127.0.0.1", self.http), timeout=5) as s:
+                    s.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                    if b" 200 " in s.recv(4096):
+                        self.ready_ms = (time.perf_counter() - self.begin) * 1e3
+                        return
+            if self.process.poll() is not None:
+                sys.exit(f"sluiced ended: {self.process.stderr.read().decode() if self.process.stderr else ''}")
+            time.sleep(0.001)
+        sys.exit("sluiced did not become ready within 60 s")
+
+    def ctl(self, *arguments, check=True):
+        done = subprocess.run([self.ctl_program, "--server", self.admin, "--json", *arguments],
+                              capture_output=True, text=True, check=False)
+        if check and done.returncode != 0:
+            sys.exit(f"sluicectl {' '.join(arguments)}: {done.stderr}")
+        return json.loads(done.stdout) if done.stdout.strip() else {}
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(20)
+        if self.process.poll() is None:
+            self.process.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def h2load(port, path, body, headers, clients, requests, http1):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(body)
+        file.flush()
+        command = ["h2load", "-t1", f"-c{clients}", "-m1", f"-n{requests}", "-d", file.name]
+        for header in headers:
+            command += ["-H", header]
+        command += (["--h1"] if http1 else []) + [f"http://127.0.0.1:{port}{path}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if f"{requests} succeeded" not in done.stdout:
+        sys.exit(f"h2load failed: {done.stdout}{done.stderr}")
+
+
+def wire_cost(pid, port, protocol, model, size, clients, requests):
+    raw, shape = bytes(size), [1, size // 4]
+    if protocol == "grpc":
+        arguments = ("/inference.GRPCInferenceService/ModelInfer", grpc_infer(model, b"x", shape, raw),
+                     ["content-type: application/grpc", "te: trailers"])
+    else:
+        body, head = http_infer("x", shape, raw)
+        arguments = (f"/v2/models/{model.decode()}/infer", body,
+                     ["content-type: application/octet-stream", f"inference-header-content-length: {head}"])
+    h2load(port, *arguments, clients, max(clients, requests // 10), protocol == "http")
+    before = cpu_us(pid)
+    h2load(port, *arguments, clients, requests, protocol == "http")
+    return (cpu_us(pid) - before) / requests
+
+
+def part_wire(options):
+    daemon = Daemon(options, ["identity"], "Models.Load=identity")
+    port = free_port()
+    echo = subprocess.Popen([str(options.build / "benchmarks" / "wire_echo"), f"127.0.0.1:{port}"])
+    time.sleep(0.2)
+    print(f"{'identity, 16 clients':<24}{'sluiced us':>12}{'floor us':>10}{'ratio':>7}{'figure':>8}")
+    try:
+        for protocol, size, requests, figure in (("grpc", 64, 20000, 2.0), ("http", 64, 20000, 2.0),
+                                                 ("grpc", 600 << 10, 1500, 1.0), ("http", 600 << 10, 1500, 1.0)):
+            ours, floor = [], []
+            for _ in range(options.rounds):
+                ours.append(wire_cost(daemon.pid, daemon.grpc if protocol == "grpc" else daemon.http, protocol,
+                                      b"identity", size, 16, requests))
+                floor.append(wire_cost(echo.pid, port, protocol, b"identity", size, 16, requests))
+            a, b = statistics.median(ours), statistics.median(floor)
+            print(f"{protocol + ' ' + str(size) + ' B':<24}{a:>12.1f}{b:>10.1f}{a / b:>7.2f}{figure:>8.1f}", flush=True)
+    finally:
+        echo.kill()
+        daemon.stop()
+
+
+def part_latency(options):
+    daemon = Daemon(options, ["mlp_16"], "Models.Load=mlp_16")
+    try:
+        costs = [wire_cost(daemon.pid, daemon.grpc, "grpc", b"mlp_16", 64, 1, 10000) for _ in range(options.rounds)]
+        print(f"MLP 16-64-10 over gRPC, one client: {statistics.median(costs):.1f} us of CPU a request (figure 60, Triton 341)")
+    finally:
+        daemon.stop()
+
+
+def part_throughput(options):
+    daemon = Daemon(options, ["resnet50"], "Models.Load=resnet50")
+    engine = 0
+    try:
+        for _ in range(options.rounds):
+            for batch in (1, 4, 8, 16):
+                done = subprocess.run([str(options.build / "benchmarks" / "sluice-bench"),
+                                       str(options.models / "resnet50.onnx"), "2", str(batch), "2"],
+                                      capture_output=True, text=True, check=True)
+                engine = max(engine, batch / json.loads(done.stdout.splitlines()[-1])["median_ms"] * 1e3)
+        best = 0
+        for _ in range(options.rounds):
+            done = subprocess.run([daemon.ctl_program, "--json", "--server", f"unix:{daemon.folder}/grpc.sock", "bench",
+                                   "resnet50", "-c", "32", "-t", "6"], capture_output=True, text=True, check=True)
+            best = max(best, json.loads(done.stdout)["requests_per_second"])
+        print(f"ResNet-50, 32 clients over a Unix socket: {best:.1f}/s served, bare engine at its best batch {engine:.1f}/s: "
+              f"{100 * best / engine:.0f} % (figure 90 %)")
+    finally:
+        daemon.stop()
+
+
+def part_start(options):
+    for name, figure, repository in (("empty", 20, None), ("demo", 100, options.build.parent.parent / "models")):
+        times = []
+        for _ in range(max(5, options.rounds)):
+            sets = [f"Models.Repository={repository}"] if repository else []
+            daemon = Daemon(options, [], *sets, control="none") if not repository else DemoDaemon(options, repository)
+            times.append(daemon.ready_ms)
+            daemon.stop()
+        print(f"start to ready, {name} repository: {statistics.median(times):.1f} ms (figure {figure})")
+
+
+class DemoDaemon(Daemon):
+    def __init__(self, options, repository):
+        self.demo = repository
+        super().__init__(options, [], control="none")
+
+    def wait_ready(self):
+        # The folder made by Daemon is empty; the demo's repository takes its place before the start counts.
+        self.process.kill()
+        self.process.wait()
+        command = [a if a != str(self.repository) else str(self.demo) for a in self.process.args]
+        self.begin = time.perf_counter()
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE)
+        self.pid = self.process.pid
+        super().wait_ready()
+
+
+def part_memory(options):
+    daemon = Daemon(options, ["resnet50"], "Memory.Dwell=1s", "Memory.IdleAfter=0", "Memory.Limit=700M",
+                    "Memory.LowWatermark=0.2", "Memory.HighWatermark=0.3", "Memory.CriticalWatermark=0.95")
+    try:
+        time.sleep(0.5)
+        empty = resident(daemon.pid)
+        daemon.ctl("load", "resnet50")
+        time.sleep(0.5)
+        loaded = resident(daemon.pid)
+        subprocess.run([daemon.ctl_program, "--server", daemon.admin, "bench", "resnet50", "-b", "32", "-n", "1", "-t", "60"],
+                       capture_output=True, check=True)
+        peak = resident(daemon.pid)
+        time.sleep(2.5)
+        after = resident(daemon.pid)
+        freed = daemon.ctl("unload", "resnet50")["freed_bytes"]
+        time.sleep(0.5)
+        unloaded = resident(daemon.pid)
+        print(f"resident, ResNet-50 (97 MiB of weights): empty {empty / MiB:.1f} MiB; loaded +{(loaded - empty) / MiB:.1f} "
+              f"(figure +130); right after batch 32 +{(peak - empty) / MiB:.1f}; one dwell later loaded "
+              f"{(after - loaded) / MiB:+.1f} (figure within 10); unloaded {(unloaded - empty) / MiB:+.1f} over empty "
+              f"(figure within 5), {freed / MiB:.1f} MiB said to be freed")
+    finally:
+        daemon.stop()
+
+
+def slope(points):
+    """Least squares over the second half: bytes a step."""
+    half = points[len(points) // 2:]
+    mx, my = statistics.fmean(p[0] for p in half), statistics.fmean(p[1] for p in half)
+    return sum((x - mx) * (y - my) for x, y in half) / max(1e-9, sum((x - mx) ** 2 for x, _ in half))
+
+
+def part_cycles(options):
+    daemon = Daemon(options, ["mlp_16"], "Models.Load=mlp_16")
+    try:
+        points = []
+        for i in range(options.cycles):
+            daemon.ctl("load", "mlp_16")
+            daemon.ctl("unload", "mlp_16")
+            if i % max(1, options.cycles // 100) == 0:
+                points.append((i, resident(daemon.pid)))
+        print(f"{options.cycles} load/unload cycles: {slope(points):+.1f} bytes a cycle, "
+              f"{points[0][1] / MiB:.1f} -> {points[-1][1] / MiB:.1f} MiB")
+        daemon.ctl("load", "mlp_16")
+        points = []
+        for i in range(50):
+            wire_cost(daemon.pid, daemon.grpc, "grpc", b"mlp_16", 64, 16, options.requests // 55)
+            points.append((i * options.requests // 50, resident(daemon.pid)))
+        print(f"{options.requests} requests of an MLP: {slope(points):+.4f} bytes a request, "
+              f"{points[0][1] / MiB:.1f} -> {points[-1][1] / MiB:.1f} MiB")
+    finally:
+        daemon.stop()
+
+
+PARTS = {"wire": part_wire, "latency": part_latency, "throughput": part_throughput, "start": part_start,
+         "memory": part_memory, "cycles": part_cycles}
+
+
+def main():
+    here = pathlib.Path(__file__).resolve().parent.parent
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, default=here / "build" / "release")
+    parser.add_argument("--models", type=pathlib.Path, default=here / ".cache" / "bench-models")
+    parser.add_argument("--part", default="wire,latency,throughput,start,memory")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cycles", type=int, default=10000)
+    parser.add_argument("--requests", type=int, default=1000000)
+    parser.add_argument("--verbose", action="store_true")
+    options = parser.parse_args()
+    options.build = options.build.resolve()
+    for part in options.part.split(","):
+        PARTS[part](options)
+
+
+if __name__ == "__main__":
+    main()
