@@ -1,4 +1,7 @@
-/* Conv and ConvTranspose by oneDNN: any rank, stride, dilation; weights packed at load. */
+/* Conv and ConvTranspose by oneDNN: any rank, stride, dilation; weights packed at load.
+ *
+ * Only with blocked results: for plain ones the library multiplies matrices and divides the sums
+ * among the threads, so that their number shows in the last bits. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,18 +30,13 @@ static bool resolve(const struct kernel_call *call, bool transposed,
 
 static const char *refuses_layout(const struct kernel_call *call, const struct conv_geometry *g)
 {
-    const enum layout x = call->in[CONV_X]->layout, y = call->out[0]->layout;
+    const enum layout x = call->in[CONV_X]->layout;
     const int64_t block = call->device->channel_block;
     const int64_t in = g->in_channels / g->groups, out = g->out_channels / g->groups;
 
-    if (x == LAYOUT_NHWC || y == LAYOUT_NHWC)
-        return "channels last is not used on the CPU";
-    if (y == LAYOUT_PLAIN && x == LAYOUT_BLOCKED)
-        return "blocked in, plain out";
-    if (y == LAYOUT_BLOCKED && x == LAYOUT_PLAIN && (g->groups > 1 || in > 3))
+    if (x == LAYOUT_PLAIN && (g->groups > 1 || in > 3))
         return "plain in, blocked out is for at most 3 channels";
-    if (y == LAYOUT_BLOCKED && g->groups > 1 && !(in == 1 && out == 1) &&
-        (in % block != 0 || out % block != 0))
+    if (g->groups > 1 && !(in == 1 && out == 1) && (in % block != 0 || out % block != 0))
         return "channels of a group are no multiple of the block";
     return NULL;
 }
@@ -56,7 +54,7 @@ static const char *refuses(const struct kernel_call *call, bool transposed)
         return "weights are computed at run time";
     if (!resolve(call, transposed, &geometry))
         return "geometry";
-    if (bias != NULL && bias->constant == NULL && call->out[0]->layout == LAYOUT_BLOCKED)
+    if (bias != NULL && bias->constant == NULL)
         return "the bias is computed at run time";
     return refuses_layout(call, &geometry);
 }
@@ -186,7 +184,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 const struct kernel kernel_conv_dnnl = {
     .name = "cpu:dnnl",
     .flags = KERNEL_IN_PLACE_LAST,
-    .layouts = 1u << LAYOUT_PLAIN | 1u << LAYOUT_BLOCKED,
+    .layouts = 1u << LAYOUT_BLOCKED,
     .in_layouts = 1u << LAYOUT_PLAIN,
     .refuses = refuses_conv,
     .prepare = prepare_conv,
@@ -197,7 +195,7 @@ const struct kernel kernel_conv_dnnl = {
 const struct kernel kernel_conv_transpose_dnnl = {
     .name = "cpu:dnnl",
     .flags = KERNEL_IN_PLACE_LAST,
-    .layouts = 1u << LAYOUT_PLAIN | 1u << LAYOUT_BLOCKED,
+    .layouts = 1u << LAYOUT_BLOCKED,
     .refuses = refuses_transpose,
     .prepare = prepare_transpose,
     .enqueue = enqueue,

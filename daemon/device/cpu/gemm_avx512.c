@@ -1,0 +1,1 @@
+#include "device/cpu/gemm_kernels.h"
