@@ -83,7 +83,8 @@ enum status build_form(struct form *form, struct error *err)
                          form->domain, form->domain[0] == '\0' ? "" : ".", form->op);
     while (form->inputs > 0 && form->in[form->inputs - 1] == NULL)
         form->inputs--;
-    while (form->outputs > 0 && form->out[form->outputs - 1] == NULL)
+    /* An operator with any number of outputs may count those that nobody wants (Split). */
+    while (op->outputs >= 0 && form->outputs > 0 && form->out[form->outputs - 1] == NULL)
         form->outputs--;
     TRY(check_counts(form, op, err));
     attrs = arena_take(&form->scope->reader->arena, op->attrs_size);
@@ -100,6 +101,7 @@ enum status build_form(struct form *form, struct error *err)
         node_set_input(node, i, form->in[i]);
     for (size_t i = 0; i < form->outputs; i++)
         node_set_output(node, i, form->out[i]);
+    guess_types(node);
     form->scope->reader->info.nodes++;
     return STATUS_OK;
 }

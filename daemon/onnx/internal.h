@@ -147,6 +147,11 @@ MUST_CHECK enum status build_form(struct form *form, struct error *err);
 MUST_CHECK enum status port_read(struct reader *reader, struct bytes proto, const char **out_name,
                                  struct value *facts, struct error *err);
 
+/* guess.c -- element types of a new node's outputs as far as they are plain to see: old forms have
+ * numbers in attributes that become inputs of the data's type.  A wrong guess is found when shapes
+ * and types are inferred, which overwrites it. */
+void guess_types(struct node *node);
+
 /* attrs.c */
 /* Fills attrs (of op->attrs_size bytes) from the form's list; lists are put into the graph's arena.
  * Sub-graphs are built, and the values they capture appended to the form's inputs. */
