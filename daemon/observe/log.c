@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -40,13 +39,16 @@ struct rule {
     enum log_level level;
 };
 
-static struct {
-    pthread_mutex_t lock; /* of the rules' names; `rules` and `default_level` are read without */
+struct table {
+    enum log_level standard; /* of components without a rule */
+    size_t rules;
     struct rule rule[COMPONENTS];
-    _Atomic size_t rules;
-    _Atomic int standard; /* of components without a rule */
-    atomic_bool to_journal;
-} logger = {.lock = PTHREAD_MUTEX_INITIALIZER, .standard = LOG_LEVEL_INFO};
+    struct table *former;
+};
+
+static struct table first_table = {.standard = LOG_LEVEL_INFO};
+static _Atomic(struct table *) table_now = &first_table;
+static atomic_bool to_journal;
 
 static int level_by_name(const char *name, size_t length)
 {
@@ -58,35 +60,30 @@ static int level_by_name(const char *name, size_t length)
 }
 
 /* One item of the list: "level" or "component:level". */
-static bool read_item(const char *item, size_t length)
+static bool read_item(struct table *table, const char *item, size_t length)
 {
     const char *colon = memchr(item, ':', length);
     size_t name = colon == NULL ? 0 : (size_t)(colon - item);
     const char *word = colon == NULL ? item : colon + 1;
     int level = level_by_name(word, length - (size_t)(word - item));
-    size_t at = atomic_load(&logger.rules);
 
-    if (level < 0 || name >= NAME_BYTES || at == COMPONENTS)
+    if (level < 0 || name >= NAME_BYTES || table->rules == COMPONENTS)
         return false;
     if (colon == NULL) {
-        atomic_store(&logger.standard, level);
+        table->standard = (enum log_level)level;
         return true;
     }
-    memcpy(logger.rule[at].component, item, name);
-    logger.rule[at].component[name] = '\0';
-    logger.rule[at].level = (enum log_level)level;
-    atomic_store(&logger.rules, at + 1);
+    memcpy(table->rule[table->rules].component, item, name);
+    table->rule[table->rules++].level = (enum log_level)level;
     return true;
 }
 
-static void read_levels(const char *text)
+static void read_levels(struct table *table, const char *text)
 {
-    atomic_store(&logger.rules, 0);
-    atomic_store(&logger.standard, LOG_LEVEL_INFO);
     while (*text != '\0') {
         size_t length = strcspn(text, ", ");
 
-        if (length > 0 && !read_item(text, length))
+        if (length > 0 && !read_item(table, text, length))
             log_write(LOG_LEVEL_WARN, "observe",
                       "SLUICE_LOG: '%.*s' is not LEVEL or COMPONENT:LEVEL with a level of error, "
                       "warn, info, debug, trace, ignoring",
@@ -109,24 +106,30 @@ static bool is_stderr_journal(void)
 
 void log_init(const char *text)
 {
+    struct table *table = calloc(1, sizeof(*table));
+
+    atomic_store(&to_journal, is_stderr_journal());
     if (text == NULL)
         text = getenv("SLUICE_LOG");
-    pthread_mutex_lock(&logger.lock);
-    atomic_store(&logger.to_journal, is_stderr_journal());
-    read_levels(text != NULL ? text : "");
-    pthread_mutex_unlock(&logger.lock);
+    if (table == NULL)
+        return; /* the levels stay as they are */
+    table->standard = LOG_LEVEL_INFO;
+    if (text != NULL)
+        read_levels(table, text);
+    table->former = atomic_load(&table_now);
+    atomic_store(&table_now, table);
 }
 
 bool log_is_on(enum log_level level, const char *component)
 {
-    int limit = atomic_load_explicit(&logger.standard, memory_order_relaxed);
-    size_t rules = atomic_load_explicit(&logger.rules, memory_order_acquire);
+    const struct table *table = atomic_load_explicit(&table_now, memory_order_acquire);
+    enum log_level limit = table->standard;
 
-    for (size_t i = 0; i < rules; i++) {
-        if (strcmp(logger.rule[i].component, component) == 0)
-            limit = (int)logger.rule[i].level;
+    for (size_t i = 0; i < table->rules; i++) {
+        if (strcmp(table->rule[i].component, component) == 0)
+            limit = table->rule[i].level;
     }
-    return (int)level <= limit;
+    return level <= limit;
 }
 
 static void write_line(enum log_level level, const char *component, const char *text)
@@ -169,7 +172,7 @@ void log_write(enum log_level level, const char *component, const char *format, 
         if ((unsigned char)*c < ' ') /* a peer's bytes must not make lines of their own */
             *c = ' ';
     }
-    if (!atomic_load_explicit(&logger.to_journal, memory_order_relaxed) ||
+    if (!atomic_load_explicit(&to_journal, memory_order_relaxed) ||
         !send_to_journal(level, component, text))
         write_line(level, component, text);
 }

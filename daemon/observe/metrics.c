@@ -61,7 +61,7 @@ static void write_number(FILE *to, double value)
     else if (value == floor(value) && fabs(value) < 9007199254740992.0) /* exact as an integer */
         fprintf(to, "%.0f", value);
     else
-        fprintf(to, "%.9g", value);
+        fprintf(to, "%.15g", value);
 }
 
 /* name + suffix{labels} value */
