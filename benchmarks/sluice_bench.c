@@ -1,0 +1,317 @@
+/* sluice-bench MODEL.onnx THREADS BATCH SECONDS [--shape NAME:1x3x224x224] [--profile] [--explain]
+ *
+ * The bare engine, no daemon: one JSON line with median_ms, min_ms, peak_bytes, lower_bound_bytes.
+ * An unknown first dimension is BATCH, other unknown ones are 1 unless --shape says otherwise.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "solo.h"
+
+enum { MAX_SHAPES = 32, MAX_ROUNDS = 100000 };
+
+struct given_shape {
+    const char *name;
+    size_t name_length;
+    struct shape shape;
+};
+
+struct options {
+    const char *model;
+    const char *device;
+    unsigned threads;
+    int64_t batch;
+    double seconds;
+    bool profile;
+    bool explain;
+    size_t shapes;
+    struct given_shape shape[MAX_SHAPES];
+};
+
+static bool parse_shape(const char *text, struct given_shape *given)
+{
+    const char *colon = strrchr(text, ':');
+    const char *at;
+
+    if (colon == NULL)
+        return false;
+    given->name = text;
+    given->name_length = (size_t)(colon - text);
+    for (at = colon + 1; *at != '\0';) {
+        char *end;
+        long long dim = strtoll(at, &end, 10);
+
+        if (end == at || dim < 0 || given->shape.rank == SHAPE_MAX_RANK)
+            return false;
+        given->shape.dims[given->shape.rank++] = dim;
+        if (*end != '\0' && *end != 'x' && *end != ',')
+            return false;
+        at = *end == '\0' ? end : end + 1;
+    }
+    return true;
+}
+
+static bool parse_options(int count, char **words, struct options *options)
+{
+    int place = 0;
+
+    options->device = "cpu";
+    for (int i = 1; i < count; i++) {
+        if (strcmp(words[i], "--profile") == 0) {
+            options->profile = true;
+        } else if (strcmp(words[i], "--explain") == 0) {
+            options->explain = true;
+        } else if (strcmp(words[i], "--device") == 0 && i + 1 < count) {
+            options->device = words[++i];
+        } else if (strcmp(words[i], "--shape") == 0 && i + 1 < count) {
+            if (options->shapes == MAX_SHAPES ||
+                !parse_shape(words[++i], &options->shape[options->shapes++]))
+                return false;
+        } else {
+            switch (place++) {
+            case 0:
+                options->model = words[i];
+                break;
+            case 1:
+                options->threads = (unsigned)strtoul(words[i], NULL, 10);
+                break;
+            case 2:
+                options->batch = strtoll(words[i], NULL, 10);
+                break;
+            case 3:
+                options->seconds = strtod(words[i], NULL);
+                break;
+            default:
+                return false;
+            }
+        }
+    }
+    return place == 4 && options->threads > 0 && options->batch > 0;
+}
+
+static struct shape input_shape(const struct options *options, const struct network_port *port)
+{
+    struct shape shape = port->shape;
+
+    for (size_t i = 0; i < options->shapes; i++)
+        if (strlen(port->name) == options->shape[i].name_length &&
+            strncmp(port->name, options->shape[i].name, options->shape[i].name_length) == 0)
+            return options->shape[i].shape;
+    for (size_t i = 0; i < shape.rank; i++)
+        if (shape.dims[i] < 0)
+            shape.dims[i] = i == 0 ? options->batch : 1;
+    return shape;
+}
+
+/* Plausible elements: floats in [0, 1), integers below 100 for ids, masks of ones. */
+static void fill(enum dtype dtype, size_t elements, void *data)
+{
+    uint32_t rng = 2463534242U;
+
+    for (size_t i = 0; i < elements; i++) {
+        float value;
+
+        rng ^= rng << 13;
+        rng ^= rng >> 17;
+        rng ^= rng << 5;
+        value = (float)(rng >> 8) / 16777216.0F;
+        switch (dtype) {
+        case DTYPE_FLOAT:
+            ((float *)data)[i] = value;
+            break;
+        case DTYPE_DOUBLE:
+            ((double *)data)[i] = value;
+            break;
+        case DTYPE_FLOAT16:
+            ((uint16_t *)data)[i] = half_from_float(value);
+            break;
+        case DTYPE_BFLOAT16:
+            ((uint16_t *)data)[i] = bfloat16_from_float(value);
+            break;
+        case DTYPE_INT64:
+        case DTYPE_UINT64:
+            ((int64_t *)data)[i] = rng % 2;
+            break;
+        case DTYPE_INT32:
+        case DTYPE_UINT32:
+            ((int32_t *)data)[i] = (int32_t)(rng % 2);
+            break;
+        case DTYPE_STRING:
+            ((struct bytes *)data)[i] = (struct bytes){"a", 1};
+            break;
+        case DTYPE_BOOL:
+            ((bool *)data)[i] = true;
+            break;
+        default:
+            memset((char *)data + i * dtype_bytes(dtype), (int)(rng % 100), dtype_bytes(dtype));
+            break;
+        }
+    }
+}
+
+static enum status make_inputs(const struct options *options, const struct network_port *ports,
+                               size_t count, struct tensor *tensors, struct error *err)
+{
+    for (size_t i = 0; i < count; i++) {
+        int64_t elements;
+        void *data;
+
+        tensors[i].dtype = ports[i].dtype;
+        tensors[i].shape = input_shape(options, &ports[i]);
+        if (shape_elements(&tensors[i].shape, &elements) != STATUS_OK)
+            return error_set(err, STATUS_INVALID, "input '%s': impossible shape", ports[i].name);
+        data = malloc((size_t)elements * dtype_bytes(ports[i].dtype) + 1);
+        if (data == NULL)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for input '%s'", ports[i].name);
+        fill(ports[i].dtype, (size_t)elements, data);
+        tensors[i].data = data;
+    }
+    return STATUS_OK;
+}
+
+static int by_time(const void *left, const void *right)
+{
+    int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+static void *place(void *arg, size_t output, const struct shape *shape, size_t bytes)
+{
+    void **kept = arg;
+
+    (void)shape;
+    free(kept[output]);
+    return kept[output] = malloc(bytes > 0 ? bytes : 1);
+}
+
+struct bench {
+    const struct options *options;
+    struct solo *solo;
+    struct plan *plan;
+    struct run run;
+    struct run_buffer *bound; /* as bound first: place may change run.out */
+    int64_t *times_ns;
+    size_t rounds;
+};
+
+static enum status round_once(struct bench *bench, int64_t *out_ns, struct error *err)
+{
+    int64_t start = clock_now_ns();
+
+    memcpy(bench->run.out, bench->bound, bench->run.outputs * sizeof(*bench->bound));
+    TRY(plan_run(bench->plan, &bench->run, err));
+    *out_ns = clock_now_ns() - start;
+    return STATUS_OK;
+}
+
+static enum status measure(struct bench *bench, struct error *err)
+{
+    int64_t end = clock_now_ns() + (int64_t)(bench->options->seconds * 1e9), ignored;
+
+    for (int i = 0; i < 2; i++)
+        TRY(round_once(bench, &ignored, err)); /* warm: pages, threads */
+    while (bench->rounds < MAX_ROUNDS && (bench->rounds < 5 || clock_now_ns() < end)) {
+        TRY(round_once(bench, &bench->times_ns[bench->rounds], err));
+        bench->rounds++;
+    }
+    qsort(bench->times_ns, bench->rounds, sizeof(*bench->times_ns), by_time);
+    return STATUS_OK;
+}
+
+static void report(const struct bench *bench)
+{
+    struct plan_facts facts;
+    double median = (double)bench->times_ns[bench->rounds / 2] / 1e6;
+
+    plan_read(bench->plan, &facts);
+    if (bench->options->profile || bench->options->explain)
+        plan_explain(bench->plan, stderr, false);
+    printf("{\"median_ms\": %.4f, \"min_ms\": %.4f, \"peak_bytes\": %" PRIu64
+           ", \"lower_bound_bytes\": %" PRIu64
+           ", \"rounds\": %zu, \"steps\": %u, \"resident_bytes\": %zu}\n",
+           median, (double)bench->times_ns[0] / 1e6, facts.peak_bytes, facts.lower_bound_bytes,
+           bench->rounds, facts.steps, network_resident_bytes(bench->solo->network));
+}
+
+static enum status run_bench(struct bench *bench, struct error *err)
+{
+    const struct network_port *in_ports, *out_ports;
+    struct solo *solo = bench->solo;
+    size_t inputs = network_inputs(solo->network, &in_ports);
+    size_t outputs = network_outputs(solo->network, &out_ports);
+    struct tensor *tensors = calloc(inputs + 1, sizeof(*tensors));
+    struct run_buffer *in = calloc(inputs + 1, sizeof(*in));
+    struct run_buffer *out = calloc(outputs + 1, sizeof(*out));
+    struct shape *shapes = calloc(inputs + outputs + 1, sizeof(*shapes));
+    void **kept = calloc(outputs + 1, sizeof(*kept));
+    const struct shape *out_shapes;
+    struct plan_facts facts;
+    const bool *bound;
+
+    bench->bound = calloc(outputs + 1, sizeof(*bench->bound));
+    bench->times_ns = calloc(MAX_ROUNDS, sizeof(*bench->times_ns));
+    if (tensors == NULL || in == NULL || out == NULL || shapes == NULL || kept == NULL ||
+        bench->bound == NULL || bench->times_ns == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory");
+    TRY(make_inputs(bench->options, in_ports, inputs, tensors, err));
+    for (size_t i = 0; i < inputs; i++) {
+        in[i] = (struct run_buffer){(void *)(uintptr_t)tensors[i].data, tensor_bytes(&tensors[i])};
+        shapes[i] = tensors[i].shape;
+    }
+    TRY(network_plan(solo->network, shapes, &bench->plan, err));
+    out_shapes = plan_output_shapes(bench->plan, &bound);
+    for (size_t i = 0; i < outputs; i++) {
+        size_t bytes = bound[i]
+                           ? RUN_PLACE
+                           : (size_t)shape_count(&out_shapes[i]) * dtype_bytes(out_ports[i].dtype);
+
+        bench->bound[i].bytes = bytes;
+        if (!bound[i] &&
+            (bench->bound[i].data = aligned_alloc(64, (bytes + 64) & ~(size_t)63)) == NULL)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for output %zu", i);
+    }
+    plan_read(bench->plan, &facts);
+    bench->run = (struct run){
+        .lane = solo->lane,
+        .arena = solo->arena,
+        .inputs = inputs,
+        .in = in,
+        .outputs = outputs,
+        .out = out,
+        .out_shapes = shapes + inputs,
+        .place = place,
+        .place_arg = kept,
+        .step_ns = bench->options->profile ? calloc(facts.steps + 1, sizeof(int64_t)) : NULL};
+    return measure(bench, err);
+}
+
+int main(int count, char **words)
+{
+    struct options options = {0};
+    struct solo solo = {0};
+    struct bench bench = {.options = &options, .solo = &solo};
+    struct error err = {0};
+    enum status status;
+
+    if (!parse_options(count, words, &options)) {
+        fprintf(stderr, "usage: sluice-bench MODEL.onnx THREADS BATCH SECONDS "
+                        "[--shape NAME:1x3x224x224]… [--profile] [--explain] [--device NAME]\n");
+        return 2;
+    }
+    status = solo_open(options.device, options.threads, &solo, &err);
+    if (status == STATUS_OK)
+        status = solo_load(&solo, options.model, &err);
+    if (status == STATUS_OK)
+        status = run_bench(&bench, &err);
+    if (status != STATUS_OK) {
+        fprintf(stderr, "sluice-bench: %s: %s\n", options.model,
+                err.text[0] != '\0' ? err.text : status_words(status));
+        return 1;
+    }
+    report(&bench); /* memory of one measurement goes with the process */
+    return 0;
+}

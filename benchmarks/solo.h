@@ -1,0 +1,34 @@
+/* One model on one lane, without a daemon: what the bench and the conformance runner share. */
+#ifndef BENCHMARKS_SOLO_H
+#define BENCHMARKS_SOLO_H
+
+#include "engine/engine.h"
+#include "onnx/reader.h"
+
+struct solo {
+    struct device *device;
+    struct device_lane *lane;
+    struct ledger *ledger;
+    struct lane_arena *arena;
+    struct network *network; /* NULL until solo_load() */
+};
+
+MUST_CHECK enum status solo_open(const char *device, unsigned threads, struct solo *out_solo,
+                                 struct error *err);
+void solo_close(struct solo *solo); /* all zero is fine */
+/* Reads a model and makes it the solo's network, in place of the one before. */
+MUST_CHECK enum status solo_load(struct solo *solo, const char *path, struct error *err);
+void solo_unload(struct solo *solo);
+
+/* Outputs of one run; memory is the caller's to free with solo_free(). */
+struct solo_outputs {
+    size_t count;
+    struct tensor *tensors;
+    struct string_heap *strings;
+};
+/* in: one tensor per network input, with data. */
+MUST_CHECK enum status solo_run(struct solo *solo, const struct tensor *in,
+                                struct solo_outputs *out_outputs, struct error *err);
+void solo_free(struct solo_outputs *outputs);
+
+#endif
