@@ -69,6 +69,20 @@ struct einsum_attrs {
     const char *equation;
 };
 
+/* An equation with its ellipsis spelled out: labels are small numbers, each with its length. */
+enum { EINSUM_MAX_LABELS = 24, EINSUM_MAX_INPUTS = 8 };
+struct einsum_plan {
+    size_t labels;
+    int64_t lengths[EINSUM_MAX_LABELS];
+    size_t in_ranks[EINSUM_MAX_INPUTS];
+    unsigned char in[EINSUM_MAX_INPUTS][SHAPE_MAX_RANK]; /* label of each axis */
+    size_t out_rank;
+    unsigned char out[SHAPE_MAX_RANK];
+};
+MUST_CHECK enum status einsum_parse(const struct einsum_attrs *attrs, size_t inputs,
+                                    const struct shape *const *in, struct einsum_plan *out_plan,
+                                    struct error *err);
+
 struct center_crop_pad_attrs {
     struct ints axes;
 };
@@ -114,19 +128,31 @@ struct resize_attrs {
     int nearest_mode;             /* enum resize_nearest */
 };
 
-/* How one axis is resized.  `in` is cut by [roi_start, roi_end] with tf_crop_and_resize only. */
+/* How one axis is resized.  Numbers are floats, as in every runtime that models were tried on. */
 struct resize_axis {
     int64_t in;
     int64_t out;
-    double scale;
-    double roi_start;
-    double roi_end;
+    float scale;
+    float roi_start; /* 0 and 1 but with tf_crop_and_resize */
+    float roi_end;
 };
 /* in: X, roi, scales, sizes; NULL: left out. */
 MUST_CHECK enum status resize_axes(const struct resize_attrs *attrs,
                                    const struct tensor *const in[4],
                                    struct resize_axis out_axes[SHAPE_MAX_RANK], struct error *err);
 /* The place in the input, in elements, that element `x` of the output stands for. */
-double resize_source(const struct resize_axis *axis, int coordinates, int64_t x);
+float resize_source(const struct resize_axis *axis, enum resize_coordinates coordinates, int64_t x);
+
+/* Places kept of the axes of CenterCropPad: in [in_start, in_start + kept) goes to out_start. */
+struct center_range {
+    int64_t in_start;
+    int64_t out_start;
+    int64_t kept;
+    int64_t out;
+};
+MUST_CHECK enum status center_ranges(const struct center_crop_pad_attrs *attrs,
+                                     const struct shape *in, const struct tensor *sizes,
+                                     struct center_range out_ranges[SHAPE_MAX_RANK],
+                                     struct error *err);
 
 #endif
