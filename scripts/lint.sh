@@ -1,0 +1,13 @@
+# ./dev lint: layout, static analysis, and what compilers do not say.
+lint() {
+    need "${PACKAGES[@]}" "${LINT_PACKAGES[@]}"
+    local bad=0 files
+    mapfile -t files < <(git ls-files '*.c' '*.h')
+    say "clang-format"
+    clang-format --dry-run --Werror "${files[@]}" || bad=1
+    say "cppcheck"
+    cppcheck --quiet --std=c11 --error-exitcode=1 --enable=warning,portability --inline-suppr \
+        --suppress=missingIncludeSystem -j "$(nproc)" daemon client || bad=1
+    [ "$bad" -eq 0 ] || die "lint: see above"
+    say "lint: clean"
+}
