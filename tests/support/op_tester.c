@@ -328,10 +328,10 @@ static void stage_init(struct stage *stage, const struct trial *trial, int team)
         struct operand *operand = &stage->operands[OP_TEST_OPERANDS + i];
 
         stage->out[i] = operand;
-        *operand = (struct operand){.dtype = tensor->dtype,
-                                    .shape = tensor->shape,
-                                    .layout = layout_of(i == 0 ? trial->out_layout : trial->layout,
-                                                        &tensor->shape, false)};
+        *operand = (struct operand){
+            .dtype = tensor->dtype,
+            .shape = tensor->shape,
+            .layout = layout_of(i == 0 ? trial->out_layout : trial->layout, &tensor->shape, false)};
         stage->out_bytes[i] =
             packed_elements(operand->layout, block, &tensor->shape) * dtype_bytes(tensor->dtype);
         stage->out_data[i] = take(stage->out_bytes[i]);
@@ -780,6 +780,12 @@ const char *op_test_refused(struct op_tester *tester, const struct op_test *test
     if (tester->error.text[0] == '\0')
         fail_msg("%s was refused without a sentence", test->op);
     return tester->error.text;
+}
+
+void op_tester_free(struct tensor *tensor)
+{
+    free((void *)(uintptr_t)tensor->data);
+    tensor->data = NULL;
 }
 
 enum status op_tester_eval(struct op_tester *tester, const char *domain, const char *op,

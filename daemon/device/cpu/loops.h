@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/cpu/broadcast.h"
 #include "device/cpu/cpu.h"
 
 enum { LOOPS_CHUNK = 512 }; /* 16-bit floats are widened on the stack, so many at a time */
@@ -16,11 +17,19 @@ enum unary_loop {
     UNARY_LOOPS
 };
 
+enum binary_loop {
+#define LOOP(name, ns, on_vectors, on_doubles) BINARY_##name,
+#include "device/cpu/binary_loops.def"
+#undef LOOP
+    BINARY_LOOPS
+};
+
 /* y[i] = f(x[i]); x and y may be the same. */
 typedef void (*unary_fn)(const float *x, float *y, size_t count, float a, float b);
 
 struct loops {
     unary_fn unary[UNARY_LOOPS];
+    tile_fn binary[BINARY_LOOPS]; /* out = f(in[0], in[1]); out may be either of them */
     void (*float_from_half)(const uint16_t *x, float *y, size_t count);
     void (*half_from_float)(const float *x, uint16_t *y, size_t count);
 };

@@ -26,6 +26,79 @@
 #include "device/cpu/unary_loops.def"
 #undef LOOP
 
+/* x^y by the C library; the powers that models are full of are said exactly. */
+INLINE vf vpow(vf x, vf y)
+{
+    float bases[VW], powers[VW];
+
+    vstore(bases, x);
+    vstore(powers, y);
+    for (int i = 0; i < VW; i++)
+        bases[i] = powers[i] == 2.0f ? bases[i] * bases[i] : powf(bases[i], powers[i]);
+    return vload(bases);
+}
+
+INLINE vf vfmod(vf x, vf y)
+{
+    float a[VW], b[VW];
+
+    vstore(a, x);
+    vstore(b, y);
+    for (int i = 0; i < VW; i++)
+        a[i] = fmodf(a[i], b[i]);
+    return vload(a);
+}
+
+/* One operand of a tile row: a vector from place i on, or one element for all. */
+INLINE vf tile_load(const float *p, ptrdiff_t column_stride, size_t i)
+{
+    return column_stride != 0 ? vload(p + i) : vset1(*p);
+}
+INLINE vf tile_load_part(const float *p, ptrdiff_t column_stride, size_t i, size_t n)
+{
+    return column_stride != 0 ? vload_part(p + i, n) : vset1(*p);
+}
+
+#define LOOP(name, ns, on_vectors, on_doubles)                                                     \
+    INLINE vf on_vectors_##name(vf x, vf y)                                                        \
+    {                                                                                              \
+        return on_vectors;                                                                         \
+    }                                                                                              \
+    INLINE void row_##name(const float *a, ptrdiff_t sa, const float *b, ptrdiff_t sb, float *c,   \
+                           size_t count)                                                           \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+                                                                                                   \
+        for (; i + VW <= count; i += VW)                                                           \
+            vstore(c + i, on_vectors_##name(tile_load(a, sa, i), tile_load(b, sb, i)));            \
+        if (i < count)                                                                             \
+            vstore_part(c + i,                                                                     \
+                        on_vectors_##name(tile_load_part(a, sa, i, count - i),                     \
+                                          tile_load_part(b, sb, i, count - i)),                    \
+                        count - i);                                                                \
+    }                                                                                              \
+    static void tile_##name(void *arg, const struct tile *tile, const void *const *in, void *out)  \
+    {                                                                                              \
+        const float *a = in[0], *b = in[1];                                                        \
+        float *c = out;                                                                            \
+        ptrdiff_t sa = tile->column_strides[0], sb = tile->column_strides[1];                      \
+                                                                                                   \
+        (void)arg;                                                                                 \
+        for (size_t r = 0; r < tile->rows; r++) {                                                  \
+            if (sa == 1 && sb == 1)                                                                \
+                row_##name(a, 1, b, 1, c, tile->columns);                                          \
+            else if (sa == 1)                                                                      \
+                row_##name(a, 1, b, 0, c, tile->columns);                                          \
+            else                                                                                   \
+                row_##name(a, 0, b, sb, c, tile->columns);                                         \
+            a += tile->row_strides[0];                                                             \
+            b += tile->row_strides[1];                                                             \
+            c += tile->out_row_stride;                                                             \
+        }                                                                                          \
+    }
+#include "device/cpu/binary_loops.def"
+#undef LOOP
+
 #if defined(__F16C__)
 static void from_half(const uint16_t *x, float *y, size_t count)
 {
@@ -66,6 +139,12 @@ const struct loops SIMD_NAME(loops) = {
         {
 #define LOOP(name, ns, on_vectors, on_doubles) [UNARY_##name] = loop_##name,
 #include "device/cpu/unary_loops.def"
+#undef LOOP
+        },
+    .binary =
+        {
+#define LOOP(name, ns, on_vectors, on_doubles) [BINARY_##name] = tile_##name,
+#include "device/cpu/binary_loops.def"
 #undef LOOP
         },
     .float_from_half = from_half,
