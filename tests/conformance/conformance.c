@@ -1,0 +1,529 @@
+/* sluice-conformance [--device cpu|null] [--json] [--verbose] DIR…
+ *
+ * Runs ONNX's own backend tests and prints what passed, failed or was refused, by operator.  A DIR
+ * is one test (it holds model.onnx), a set of tests, or the `light` set.  Each test runs in a
+ * process of its own, so that a crash is one failure.  Exit status 1 when any answer was wrong, 2
+ * when nothing could be run.  With the null device nothing is compared: it only plans.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "compare.h"
+#include "solo.h"
+
+enum { TEXT = 400, MAX_TENSORS = 256, SECONDS_A_TEST = 120 };
+
+enum outcome { PASSED, FAILED, REFUSED, SKIPPED, OUTCOMES };
+static const char *const outcome_names[OUTCOMES] = {"passed", "failed", "refused", "skipped"};
+
+struct result {
+    enum outcome outcome;
+    char operators[64]; /* the one operator of the model, or "(several)" */
+    char reason[TEXT];
+};
+
+struct row { /* of the table */
+    char operator_name[64];
+    unsigned count[OUTCOMES];
+};
+
+struct session {
+    const char *device;
+    bool json, verbose;
+    struct row *rows;
+    size_t row_count;
+    unsigned total[OUTCOMES];
+    unsigned tests;
+};
+
+/* ---- reading files ---- */
+
+static char *read_file(const char *path, size_t *out_size)
+{
+    FILE *file = fopen(path, "re");
+    char *bytes = NULL;
+    long size;
+
+    if (file == NULL)
+        return NULL;
+    if (fseek(file, 0, SEEK_END) == 0 && (size = ftell(file)) >= 0 &&
+        fseek(file, 0, SEEK_SET) == 0 && (bytes = malloc((size_t)size + 1)) != NULL) {
+        *out_size = fread(bytes, 1, (size_t)size, file);
+    }
+    fclose(file);
+    return bytes;
+}
+
+static enum status read_tensor(const char *path, struct constant **out_tensor, struct error *err)
+{
+    size_t size = 0;
+    char *bytes = read_file(path, &size);
+    enum status status;
+
+    if (bytes == NULL)
+        return STATUS_NOT_FOUND;
+    status = onnx_read_tensor(bytes, size, out_tensor, err);
+    free(bytes);
+    return status;
+}
+
+/* ---- which operator a model is about: op_type (field 4) of graph (7) → node (1) ---- */
+
+static bool read_varint(const unsigned char **at, const unsigned char *end, uint64_t *out_value)
+{
+    uint64_t value = 0;
+
+    for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
+        unsigned char byte = *(*at)++;
+
+        value |= (uint64_t)(byte & 0x7F) << shift;
+        if ((byte & 0x80) == 0) {
+            *out_value = value;
+            return true;
+        }
+    }
+    return false;
+}
+
+typedef void (*field_fn)(void *arg, const unsigned char *bytes, size_t size);
+
+/* Calls fn for every length-delimited field `wanted` of a message. */
+static void each_field(const unsigned char *at, size_t size, uint64_t wanted, field_fn fn,
+                       void *arg)
+{
+    const unsigned char *end = at + size;
+    uint64_t key, length;
+
+    while (at < end && read_varint(&at, end, &key)) {
+        switch (key & 7) {
+        case 0:
+            if (!read_varint(&at, end, &length))
+                return;
+            break;
+        case 1:
+            at += 8;
+            break;
+        case 2:
+            if (!read_varint(&at, end, &length) || length > (size_t)(end - at))
+                return;
+            if (key >> 3 == wanted)
+                fn(arg, at, (size_t)length);
+            at += length;
+            break;
+        case 5:
+            at += 4;
+            break;
+        default:
+            return;
+        }
+    }
+}
+
+static void note_operator(void *arg, const unsigned char *bytes, size_t size)
+{
+    char *name = arg;
+
+    if (name[0] == '\0')
+        snprintf(name, 64, "%.*s", (int)size, (const char *)bytes);
+    else if (strlen(name) != size || memcmp(name, bytes, size) != 0)
+        snprintf(name, 64, "(several)");
+}
+
+static void note_node(void *arg, const unsigned char *bytes, size_t size)
+{
+    each_field(bytes, size, 4, note_operator, arg);
+}
+
+static void note_graph(void *arg, const unsigned char *bytes, size_t size)
+{
+    each_field(bytes, size, 1, note_node, arg);
+}
+
+static void find_operators(const char *model, char *name)
+{
+    size_t size = 0;
+    char *bytes = read_file(model, &size);
+
+    if (bytes != NULL)
+        each_field((const unsigned char *)bytes, size, 7, note_graph, name);
+    free(bytes);
+}
+
+/* Their answers are theirs to choose. */
+static bool is_random(const char *operator_name)
+{
+    return strncmp(operator_name, "Random", 6) == 0 || strcmp(operator_name, "Bernoulli") == 0 ||
+           strcmp(operator_name, "Multinomial") == 0;
+}
+
+/* ---- one test ---- */
+
+struct test {
+    char model[1024];
+    char light_output[1024]; /* of the light set: its one expected output */
+    char folder[1024];
+};
+
+static void set_result(struct result *result, enum outcome outcome, const char *reason)
+{
+    result->outcome = outcome;
+    snprintf(result->reason, sizeof(result->reason), "%s", reason);
+}
+
+static void refuse_or_fail(struct result *result, enum status status, const struct error *err,
+                           bool loading)
+{
+    bool refusal = status == STATUS_UNSUPPORTED || (loading && status == STATUS_INVALID);
+
+    set_result(result, refusal ? REFUSED : FAILED,
+               err->text[0] != '\0' ? err->text : status_words(status));
+}
+
+/* Tensors input_0.pb … or output_0.pb … of a data set. */
+static size_t read_set(const char *folder, const char *kind, struct constant **tensors,
+                       struct result *result)
+{
+    size_t count = 0;
+
+    for (; count < MAX_TENSORS; count++) {
+        char path[1200];
+        struct error err = {0};
+        enum status status;
+
+        snprintf(path, sizeof(path), "%s/%s_%zu.pb", folder, kind, count);
+        status = read_tensor(path, &tensors[count], &err);
+        if (status == STATUS_NOT_FOUND)
+            break;
+        if (status != STATUS_OK) {
+            char text[TEXT];
+
+            snprintf(text, sizeof(text), "%s_%zu.pb is no tensor we know: %.300s", kind, count,
+                     err.text);
+            set_result(result, SKIPPED, text);
+            return SIZE_MAX;
+        }
+    }
+    return count;
+}
+
+static void free_set(struct constant **tensors, size_t count)
+{
+    for (size_t i = 0; count != SIZE_MAX && i < count; i++)
+        constant_unref(tensors[i]);
+}
+
+static void compare_outputs(const struct solo_outputs *outputs, struct constant *const *want,
+                            size_t wanted, struct result *result)
+{
+    for (size_t i = 0; i < wanted && i < outputs->count; i++) {
+        char why[TEXT], text[TEXT + 32];
+
+        if (tensor_agrees(&outputs->tensors[i], &want[i]->tensor, why, sizeof(why)))
+            continue;
+        snprintf(text, sizeof(text), "output %zu: %s", i, why);
+        set_result(result, FAILED, text);
+        return;
+    }
+}
+
+static void run_with(struct solo *solo, struct constant *const *in, size_t given,
+                     struct constant *const *want, size_t wanted, bool compares,
+                     struct result *result)
+{
+    const struct network_port *ports;
+    size_t inputs = network_inputs(solo->network, &ports);
+    struct tensor tensors[MAX_TENSORS];
+    struct solo_outputs outputs = {0};
+    struct error err = {0};
+    enum status status;
+
+    if (given < inputs || inputs > MAX_TENSORS) {
+        set_result(result, SKIPPED, "the data set has fewer inputs than the model");
+        return;
+    }
+    for (size_t i = 0; i < inputs; i++)
+        tensors[i] = in[i]->tensor;
+    status = solo_run(solo, tensors, &outputs, &err);
+    if (status != STATUS_OK) {
+        refuse_or_fail(result, status, &err, false);
+        return;
+    }
+    if (compares)
+        compare_outputs(&outputs, want, wanted, result);
+    solo_free(&outputs);
+}
+
+static void run_data_sets(struct solo *solo, const struct test *test, bool compares,
+                          struct result *result)
+{
+    for (unsigned set = 0; result->outcome == PASSED; set++) {
+        struct constant *in[MAX_TENSORS], *want[MAX_TENSORS];
+        char folder[1100];
+        struct stat facts;
+        size_t given, wanted = 0;
+
+        snprintf(folder, sizeof(folder), "%s/test_data_set_%u", test->folder, set);
+        if (stat(folder, &facts) < 0) {
+            if (set == 0)
+                set_result(result, SKIPPED, "it has no data set");
+            return;
+        }
+        given = read_set(folder, "input", in, result);
+        if (given != SIZE_MAX)
+            wanted = read_set(folder, "output", want, result);
+        if (given != SIZE_MAX && wanted != SIZE_MAX)
+            run_with(solo, in, given, want, wanted, compares, result);
+        free_set(in, given);
+        free_set(want, wanted);
+    }
+}
+
+/* The light set stores no input: it is a ramp, element i of n being i / n. */
+static void run_light(struct solo *solo, const struct test *test, bool compares,
+                      struct result *result)
+{
+    const struct network_port *ports;
+    struct constant *in, *want = NULL;
+    struct error err = {0};
+    size_t count;
+    float *data;
+
+    (void)network_inputs(solo->network, &ports);
+    in = constant_allocate(DTYPE_FLOAT, &ports[0].shape);
+    if (in == NULL || read_tensor(test->light_output, &want, &err) != STATUS_OK) {
+        set_result(result, SKIPPED, "its output cannot be read");
+        constant_unref(in);
+        return;
+    }
+    count = (size_t)shape_count(&in->tensor.shape);
+    data = (float *)(uintptr_t)in->tensor.data;
+    for (size_t i = 0; i < count; i++)
+        data[i] = (float)i / (float)count;
+    run_with(solo, &in, 1, &want, 1, compares, result);
+    constant_unref(in);
+    constant_unref(want);
+}
+
+static void run_test(const char *device, const struct test *test, struct result *result)
+{
+    bool compares = strcmp(device, "null") != 0;
+    struct solo solo = {0};
+    struct error err = {0};
+    enum status status = solo_open(device, 2, &solo, &err);
+
+    result->outcome = PASSED;
+    if (status == STATUS_OK)
+        status = solo_load(&solo, test->model, &err);
+    if (status != STATUS_OK)
+        refuse_or_fail(result, status, &err, true);
+    else if (is_random(result->operators))
+        set_result(result, SKIPPED, "random numbers");
+    else if (test->light_output[0] != '\0')
+        run_light(&solo, test, compares, result);
+    else
+        run_data_sets(&solo, test, compares, result);
+    solo_close(&solo);
+}
+
+/* The test in a process of its own; what it finds comes back through a pipe. */
+static void run_apart(const char *device, const struct test *test, struct result *result)
+{
+    int ends[2], how = 0;
+    pid_t child;
+
+    if (pipe2(ends, O_CLOEXEC) < 0 || (child = fork()) < 0) {
+        set_result(result, SKIPPED, strerror(errno));
+        return;
+    }
+    if (child == 0) {
+        struct result found = *result;
+
+        alarm(SECONDS_A_TEST);
+        run_test(device, test, &found);
+        _exit(write(ends[1], &found, sizeof(found)) == (ssize_t)sizeof(found) ? 0 : 1);
+    }
+    close(ends[1]);
+    if (read(ends[0], result, sizeof(*result)) != (ssize_t)sizeof(*result))
+        result->outcome = FAILED;
+    close(ends[0]);
+    while (waitpid(child, &how, 0) < 0 && errno == EINTR)
+        continue;
+    if (how != 0) {
+        char text[64];
+
+        snprintf(text, sizeof(text), "the process ended by signal %d",
+                 WIFSIGNALED(how) ? WTERMSIG(how) : 0);
+        set_result(result, FAILED, text);
+    }
+}
+
+/* ---- the table ---- */
+
+static struct row *find_row(struct session *session, const char *name)
+{
+    for (size_t i = 0; i < session->row_count; i++)
+        if (strcmp(session->rows[i].operator_name, name) == 0)
+            return &session->rows[i];
+    if (session->row_count % 64 == 0) {
+        struct row *grown =
+            realloc(session->rows, (session->row_count + 64) * sizeof(*session->rows));
+
+        if (grown == NULL)
+            abort();
+        session->rows = grown;
+    }
+    session->rows[session->row_count] = (struct row){0};
+    snprintf(session->rows[session->row_count].operator_name, 64, "%s", name);
+    return &session->rows[session->row_count++];
+}
+
+static void print_json_text(const char *text)
+{
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\')
+            printf("\\%c", c);
+        else
+            putchar(c < 0x20 ? ' ' : c);
+    }
+}
+
+static void count_result(struct session *session, const struct test *test,
+                         const struct result *result)
+{
+    session->tests++;
+    session->total[result->outcome]++;
+    find_row(session, result->operators)->count[result->outcome]++;
+    if (session->json) {
+        printf("{\"test\":\"%s\",\"operator\":\"%s\",\"outcome\":\"%s\",\"reason\":\"",
+               test->folder, result->operators, outcome_names[result->outcome]);
+        print_json_text(result->reason);
+        printf("\"}\n");
+    } else if (result->outcome == FAILED || (session->verbose && result->outcome != PASSED)) {
+        printf("%-8s %s (%s): %s\n", outcome_names[result->outcome], test->folder,
+               result->operators, result->reason);
+    }
+    fflush(stdout);
+}
+
+static void do_test(struct session *session, const struct test *test)
+{
+    struct result result = {0};
+
+    find_operators(test->model, result.operators);
+    run_apart(session->device, test, &result);
+    count_result(session, test, &result);
+}
+
+static int by_name(const void *left, const void *right)
+{
+    return strcmp(((const struct row *)left)->operator_name,
+                  ((const struct row *)right)->operator_name);
+}
+
+static void print_table(struct session *session)
+{
+    qsort(session->rows, session->row_count, sizeof(*session->rows), by_name);
+    printf("%-28s %8s %8s %8s %8s\n", "operator", "passed", "failed", "refused", "skipped");
+    for (size_t i = 0; i < session->row_count; i++) {
+        const struct row *row = &session->rows[i];
+
+        printf("%-28s %8u %8u %8u %8u\n", row->operator_name, row->count[PASSED],
+               row->count[FAILED], row->count[REFUSED], row->count[SKIPPED]);
+    }
+    printf("%-28s %8u %8u %8u %8u\n", "all", session->total[PASSED], session->total[FAILED],
+           session->total[REFUSED], session->total[SKIPPED]);
+}
+
+/* ---- finding tests ---- */
+
+static int any_entry(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static bool exists(const char *path)
+{
+    struct stat facts;
+
+    return stat(path, &facts) == 0;
+}
+
+static void do_light(struct session *session, const char *dir, const char *name)
+{
+    struct test test = {{0}};
+    size_t stem = strlen(name) - strlen(".onnx");
+
+    snprintf(test.model, sizeof(test.model), "%s/%s", dir, name);
+    snprintf(test.folder, sizeof(test.folder), "%s/%.*s", dir, (int)stem, name);
+    snprintf(test.light_output, sizeof(test.light_output), "%s/%.*s_output_0.pb", dir, (int)stem,
+             name);
+    if (exists(test.light_output))
+        do_test(session, &test);
+}
+
+static void do_folder(struct session *session, const char *dir, unsigned depth)
+{
+    struct dirent **entries;
+    struct test test = {{0}};
+    int count;
+
+    snprintf(test.folder, sizeof(test.folder), "%s", dir);
+    snprintf(test.model, sizeof(test.model), "%s/model.onnx", dir);
+    if (exists(test.model)) {
+        do_test(session, &test);
+        return;
+    }
+    count = depth > 2 ? -1 : scandir(dir, &entries, any_entry, alphasort);
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        size_t length = strlen(name);
+        char path[1024];
+
+        if (length > 5 && strcmp(name + length - 5, ".onnx") == 0)
+            do_light(session, dir, name);
+        else if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
+            do_folder(session, path, depth + 1);
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+}
+
+int main(int count, char **words)
+{
+    struct session session = {.device = "cpu"};
+    int at = 1;
+
+    for (; at < count && words[at][0] == '-'; at++) {
+        if (strcmp(words[at], "--json") == 0)
+            session.json = true;
+        else if (strcmp(words[at], "--verbose") == 0)
+            session.verbose = true;
+        else if (strcmp(words[at], "--device") == 0 && at + 1 < count)
+            session.device = words[++at];
+        else
+            break;
+    }
+    if (at >= count || words[at][0] == '-') {
+        fprintf(stderr, "usage: sluice-conformance [--device NAME] [--json] [--verbose] DIR…\n");
+        return 2;
+    }
+    for (; at < count; at++)
+        do_folder(&session, words[at], 0);
+    if (session.tests == 0) {
+        fprintf(stderr, "sluice-conformance: no tests found\n");
+        return 2;
+    }
+    if (!session.json)
+        print_table(&session);
+    return session.total[FAILED] > 0 ? 1 : 0;
+}
