@@ -174,7 +174,7 @@ struct test {
 static void set_result(struct result *result, enum outcome outcome, const char *reason)
 {
     result->outcome = outcome;
-    snprintf(result->reason, sizeof(result->reason), "%s", reason);
+    snprintf(result->reason, sizeof(result->reason), "%.*s", TEXT - 1, reason);
 }
 
 static void refuse_or_fail(struct result *result, enum status status, const struct error *err,
