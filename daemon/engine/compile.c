@@ -198,9 +198,10 @@ static enum status describe_outputs(struct making *making)
     plan->out_shapes = arena_take_array(&plan->arena, plan->outputs, sizeof(*plan->out_shapes));
     plan->out_bound = arena_take_array(&plan->arena, plan->outputs, sizeof(*plan->out_bound));
     plan->out_found = arena_take_array(&plan->arena, plan->outputs, sizeof(*plan->out_found));
+    plan->out_bytes = arena_take_array(&plan->arena, plan->outputs, sizeof(*plan->out_bytes));
     plan->out_deferred = arena_take_array(&plan->arena, plan->outputs, sizeof(bool));
     if (plan->out_shapes == NULL || plan->out_bound == NULL || plan->out_found == NULL ||
-        plan->out_deferred == NULL)
+        plan->out_bytes == NULL || plan->out_deferred == NULL)
         return STATUS_NO_MEMORY;
     for (size_t i = 0; i < plan->outputs; i++) {
         plan->out_found[i] = -1;
@@ -215,6 +216,7 @@ static enum status describe_outputs(struct making *making)
         size_t output = making->output_of[i];
 
         plan->out_shapes[output] = value->shape;
+        plan->out_bytes[output] = (uint64_t)shape_count(&value->shape) * dtype_bytes(value->dtype);
         plan->out_bound[output] = value->shape_bound;
         plan->out_deferred[output] = false;
         plan->out_found[output] = found_index(making, value);

@@ -118,6 +118,7 @@ struct plan {
     size_t outputs;              /* of the program */
     struct shape *out_shapes;
     bool *out_bound;
+    uint64_t *out_bytes; /* of out_shapes */
     int64_t *out_found; /* per output: index into found shapes, -1 when exact or behind the cut */
     bool *out_deferred; /* made behind the cut */
 

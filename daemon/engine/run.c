@@ -116,13 +116,6 @@ static enum status want_bytes(struct running *running, uint64_t total)
     return STATUS_OK;
 }
 
-static uint64_t output_bytes(const struct plan *plan, size_t output)
-{
-    const struct value *value = plan->program->graph->out[output];
-
-    return (uint64_t)shape_count(&plan->out_shapes[output]) * dtype_bytes(value->dtype);
-}
-
 /* ---- outputs ---- */
 
 /* Memory for an output that was not bound with room: asked for, or the run's own. */
@@ -152,7 +145,7 @@ static enum status bind_outputs(struct running *running, const struct frame *fra
 
         if (plan->out_deferred[i])
             continue;
-        bytes = output_bytes(plan, i);
+        bytes = plan->out_bytes[i];
         if (out[i].data == NULL && out[i].bytes == RUN_PLACE) {
             TRY(place_output(running, names == NULL ? i : names[i], &plan->out_shapes[i], bytes,
                              &out[i]));
@@ -176,7 +169,7 @@ static uint64_t unwanted_bytes(const struct plan *plan, const struct run_buffer 
 
     for (size_t i = 0; i < plan->outputs; i++)
         if (!plan->out_deferred[i] && out[i].data == NULL && out[i].bytes != RUN_PLACE)
-            bytes += round_up(output_bytes(plan, i));
+            bytes += round_up(plan->out_bytes[i]);
     return bytes;
 }
 

@@ -525,5 +525,6 @@ int main(int count, char **words)
     }
     if (!session.json)
         print_table(&session);
+    free(session.rows);
     return session.total[FAILED] > 0 ? 1 : 0;
 }
