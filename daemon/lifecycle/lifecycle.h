@@ -5,8 +5,9 @@
 
 #include "config/config.h"
 
-/* Runs the daemon until it is told to stop.  Returns the process's exit status: 0 after a drain, 1 on
- * a failure of the start (said in the log), 78 for a bad configuration, 75 when the device was lost. */
+/* Runs the daemon until it is told to stop.  Returns the process's exit status: 0 after a drain, 1
+ * on a failure of the start (said in the log), 78 for a bad configuration, 75 when the device was
+ * lost. */
 int lifecycle_run(const struct config_source *source);
 
 #endif

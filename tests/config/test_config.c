@@ -169,7 +169,7 @@ static void values_that_exclude_each_other_name_both_and_their_origins(void **st
                                        "Memory.HostLimit=100M (a.conf:2)"},
         {"[Memory]\nLimit=1G\nFloor=2G\n",
          "Memory.Floor=2G (a.conf:3) must be at most Memory.Limit=1G (a.conf:2)"},
-        {"[Device]\nLanes=0\n", "Device.Lanes=0 (a.conf:2): allowed are 1 to 64"},
+        {"[Device]\nLanes=0\n", "Device.Lanes=0 (a.conf:2): allowed are 1 to 32"},
         {"[Server]\nHttpListen=8000\n",
          "Server.HttpListen (a.conf:2): found '8000', allowed are host:port, [v6]:port and "
          "unix:/path (below 108 bytes)"},

@@ -1,0 +1,24 @@
+/* Shares of the configuration made into bytes, once the device and the machine can be asked. */
+#ifndef LIFECYCLE_BUDGET_H
+#define LIFECYCLE_BUDGET_H
+
+#include "config/config.h"
+#include "govern/governor.h"
+#include "memory/mem_source.h"
+
+struct budget {
+    uint64_t total_bytes;    /* of the device; 0: it cannot tell */
+    uint64_t limit_bytes;    /* the ledger's */
+    uint64_t headroom_bytes; /* to leave free for others */
+    uint64_t host_bytes;     /* the host pool's */
+};
+
+/* Limit= and Headroom= against the device, HostLimit= against the machine (or its cgroup).
+ * STATUS_INVALID when a share is asked of a device that cannot tell its size, or when limit and
+ * headroom leave nothing. */
+MUST_CHECK enum status budget_compute(const struct config *config, struct mem_source *device_memory,
+                                      struct mem_source *host_memory, struct budget *out_budget,
+                                      struct error *err);
+struct govern_config budget_govern_config(const struct config *config, const struct budget *budget);
+
+#endif

@@ -1,0 +1,512 @@
+/* One process, from start to end.
+ *
+ *   STARTING ──loads of the start are over──> RUNNING ──SIGTERM, admin──> DRAINING ──drained──>
+ * gone │ ^                           └─ DrainTimeout, SIGHUP, admin reload second signal
+ *
+ * Everything lives on the first I/O thread's loop: signals, the governor's timer, the watchdog's,
+ * and the status line's.  The watchdog is fed from there only while the lanes make progress too, so
+ * a loop that hangs and a lane that hangs look the same to systemd: dead.
+ */
+#define LOG_COMPONENT "lifecycle"
+#include "lifecycle/lifecycle.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <event2/thread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "device/host_source.h"
+#include "lifecycle/budget.h"
+#include "lifecycle/notify.h"
+#include "lifecycle/sockets.h"
+#include "observe/log.h"
+#include "serve/server.h"
+
+enum {
+    EXIT_BAD_CONFIG = 78, /* sysexits.h: EX_CONFIG */
+    STATUS_PERIOD_US = 1000000,
+    STOP_SECONDS = 10, /* what is left to tear down may take so long */
+};
+
+enum phase { PHASE_STARTING, PHASE_RUNNING, PHASE_DRAINING };
+
+struct daemon {
+    const struct config_source *source;
+    struct config_set *config;
+    struct config_set *former; /* before the last reload: somebody may still print it */
+    struct budget budget;
+    enum phase phase;
+    int64_t started_us;
+
+    struct event_base *base;
+    struct device *device;
+    struct ledger *ledger;
+    struct host_pool *host_pool;
+    struct batcher *batcher;
+    struct warden *warden;
+    struct repository *repository;
+    struct server *server;
+
+    int changed_fd; /* eventfd: a model's state changed (written by the loader) */
+    struct event *changed, *terminate, *interrupt, *hangup;
+    struct event *govern, *watchdog, *status, *drain_limit;
+    int64_t watchdog_us;
+    uint64_t progress; /* of the lanes, when the watchdog was fed last */
+    char status_text[256];
+};
+
+static const struct config *values(const struct daemon *daemon)
+{
+    return config_values(daemon->config);
+}
+
+/* ---- the status line ---- */
+
+struct tally {
+    unsigned ready, loading, failed;
+};
+
+static void count_model(void *arg, const struct model_info *info, struct model *model)
+{
+    struct tally *tally = arg;
+
+    (void)model;
+    tally->ready += info->state == MODEL_READY;
+    tally->loading += info->state == MODEL_LOADING;
+    tally->failed += info->state == MODEL_UNAVAILABLE && info->reason[0] != '\0' &&
+                     strcmp(info->reason, "unloaded") != 0;
+}
+
+static void describe_state(struct daemon *daemon, char *text, size_t room)
+{
+    const double gib = 1 << 30;
+    struct tally tally = {0};
+    struct warden_view view;
+    char failed[32] = "";
+
+    repository_for_each(daemon->repository, count_model, &tally);
+    warden_read(daemon->warden, &view);
+    if (tally.failed > 0)
+        snprintf(failed, sizeof(failed), ", %u failed", tally.failed);
+    if (daemon->phase == PHASE_STARTING)
+        snprintf(text, room, "Loading models (%u ready%s)", tally.ready, failed);
+    else
+        snprintf(text, room, "Serving %u models%s | memory %.1f of %.1f GiB | level %s",
+                 tally.ready, failed, (double)view.ledger.reserved_bytes / gib,
+                 (double)view.ledger.budget_bytes / gib, govern_level_name(view.level));
+}
+
+/* ---- timers ---- */
+
+static struct timeval to_timeval(int64_t us)
+{
+    if (us < 1)
+        us = 1;
+    return (struct timeval){.tv_sec = us / 1000000, .tv_usec = us % 1000000};
+}
+
+static void arm(struct event *timer, int64_t us)
+{
+    struct timeval after = to_timeval(us);
+
+    evtimer_add(timer, &after);
+}
+
+static void on_govern(evutil_socket_t fd, short what, void *arg)
+{
+    struct daemon *daemon = arg;
+    int64_t now_us = clock_now_us();
+
+    (void)fd;
+    (void)what;
+    arm(daemon->govern, warden_tick(daemon->warden, now_us) - now_us);
+}
+
+static void on_watchdog(evutil_socket_t fd, short what, void *arg)
+{
+    struct daemon *daemon = arg;
+    uint64_t progress = batcher_progress(daemon->batcher);
+
+    (void)fd;
+    (void)what;
+    if (progress != daemon->progress)
+        notify_watchdog();
+    daemon->progress = progress;
+    arm(daemon->watchdog, daemon->watchdog_us / 4);
+}
+
+static void become_ready(struct daemon *daemon)
+{
+    if (daemon->phase != PHASE_STARTING || !repository_is_settled(daemon->repository))
+        return;
+    daemon->phase = PHASE_RUNNING;
+    describe_state(daemon, daemon->status_text, sizeof(daemon->status_text));
+    notify_ready(daemon->status_text);
+    log_info("ready after %.1f ms: %s", (double)(clock_now_us() - daemon->started_us) / 1000,
+             daemon->status_text);
+}
+
+static void on_status(evutil_socket_t fd, short what, void *arg)
+{
+    struct daemon *daemon = arg;
+    char text[sizeof(daemon->status_text)];
+
+    (void)fd;
+    (void)what;
+    become_ready(daemon);
+    describe_state(daemon, text, sizeof(text));
+    if (daemon->phase == PHASE_STARTING)
+        notify_loading(text);
+    else if (daemon->phase == PHASE_RUNNING && strcmp(text, daemon->status_text) != 0)
+        notify_status(text);
+    snprintf(daemon->status_text, sizeof(daemon->status_text), "%s", text);
+    arm(daemon->status, STATUS_PERIOD_US);
+}
+
+/* On the loader thread. */
+static void on_model_change(void *arg)
+{
+    struct daemon *daemon = arg;
+    uint64_t one = 1;
+
+    if (write(daemon->changed_fd, &one, sizeof(one)) < 0)
+        log_debug("eventfd: %s, ignoring", strerror(errno)); /* full: the loop is told anyhow */
+}
+
+static void on_changed(evutil_socket_t fd, short what, void *arg)
+{
+    uint64_t count;
+
+    (void)what;
+    if (read((int)fd, &count, sizeof(count)) > 0)
+        become_ready(arg);
+}
+
+/* ---- drain and stop ---- */
+
+static void on_drained(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    log_info("drained");
+    event_base_loopbreak(daemon->base);
+}
+
+static void on_drain_limit(evutil_socket_t fd, short what, void *arg)
+{
+    struct daemon *daemon = arg;
+
+    (void)fd;
+    (void)what;
+    log_warn("%zu requests still in flight after the drain timeout, stopping without them",
+             server_busy(daemon->server));
+    event_base_loopbreak(daemon->base);
+}
+
+static void drain(void *arg)
+{
+    struct daemon *daemon = arg;
+    int64_t limit_us = values(daemon)->server.drain_timeout;
+
+    if (daemon->phase == PHASE_DRAINING)
+        return;
+    daemon->phase = PHASE_DRAINING;
+    log_info("draining: %zu requests in flight", server_busy(daemon->server));
+    notify_stopping(limit_us == CLOCK_NEVER ? limit_us : limit_us + STOP_SECONDS * 1000000);
+    if (limit_us != CLOCK_NEVER)
+        arm(daemon->drain_limit, limit_us);
+    server_drain(daemon->server, on_drained, daemon);
+}
+
+static void on_stop_signal(evutil_socket_t signal_number, short what, void *arg)
+{
+    struct daemon *daemon = arg;
+
+    (void)what;
+    if (daemon->phase != PHASE_DRAINING) {
+        log_info("%s", strsignal((int)signal_number));
+        drain(daemon);
+        return;
+    }
+    log_warn("a second signal while draining: stopping at once");
+    event_base_loopbreak(daemon->base);
+}
+
+/* ---- reload ---- */
+
+static void apply(struct daemon *daemon)
+{
+    const struct config *config = values(daemon);
+    struct govern_config govern = budget_govern_config(config, &daemon->budget);
+
+    ledger_set_budget(daemon->ledger, daemon->budget.limit_bytes);
+    host_pool_set_limit(daemon->host_pool, daemon->budget.host_bytes);
+    warden_configure(daemon->warden, &govern);
+    batcher_set_inline_limit(daemon->batcher, config->device.inline_limit);
+    repository_set_poll_interval(daemon->repository, config->models.poll_interval);
+    server_configure(daemon->server, config);
+    arm(daemon->govern, 0);
+}
+
+static enum status read_config(const struct daemon *daemon, struct config_set **out_set,
+                               struct budget *out_budget, struct error *err)
+{
+    struct config_set *set;
+    enum status status;
+
+    TRY(config_read(daemon->source, &set, err));
+    status =
+        budget_compute(config_values(set), daemon->device->memory, host_source(), out_budget, err);
+    if (status == STATUS_OK)
+        *out_set = set;
+    else
+        config_destroy(set);
+    return status;
+}
+
+/* Reads everything again; a bad configuration leaves the old one in force. */
+static enum status reload(void *arg, struct error *err)
+{
+    struct daemon *daemon = arg;
+    struct config_set *set;
+    enum status status;
+    char restart[512];
+
+    if (daemon->phase == PHASE_DRAINING)
+        return error_set(err, STATUS_UNAVAILABLE, "the daemon is stopping");
+    notify_reloading();
+    status = read_config(daemon, &set, &daemon->budget, err);
+    if (status == STATUS_OK) {
+        config_restart_changes(daemon->config, set, restart, sizeof(restart));
+        config_destroy(daemon->former);
+        daemon->former = daemon->config;
+        daemon->config = set;
+        apply(daemon);
+        log_info("configuration reloaded");
+        if (restart[0] != '\0')
+            log_warn("changed, but only a restart applies: %s", restart);
+    }
+    if (daemon->phase == PHASE_RUNNING)
+        notify_ready(daemon->status_text);
+    return status;
+}
+
+static void on_hangup(evutil_socket_t fd, short what, void *arg)
+{
+    struct error err;
+
+    (void)fd;
+    (void)what;
+    if (reload(arg, &err) != STATUS_OK)
+        log_error("reload refused, the old configuration stays: %s", err.text);
+}
+
+static const struct config_set *config_in_force(void *arg)
+{
+    return ((struct daemon *)arg)->config;
+}
+
+/* ---- start, bottom-up ---- */
+
+static enum status open_device(struct daemon *daemon, struct error *err)
+{
+    const struct config *config = values(daemon);
+    const struct device_config wanted = {
+        .name = config->device.device,
+        .lanes = config->device.lanes,
+        .threads = config->device.threads,
+        .precision = config->device.precision,
+    };
+    char text[256];
+
+    TRY(device_open(&wanted, &daemon->device, err));
+    daemon->device->ops->describe(daemon->device, text, sizeof(text));
+    log_info("device %s", text);
+    return STATUS_OK;
+}
+
+static enum status start_memory(struct daemon *daemon, struct error *err)
+{
+    TRY(budget_compute(values(daemon), daemon->device->memory, host_source(), &daemon->budget,
+                       err));
+    if (ledger_create(daemon->budget.limit_bytes, &daemon->ledger) != STATUS_OK ||
+        host_pool_create(daemon->budget.host_bytes, &daemon->host_pool) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to begin with");
+    return STATUS_OK;
+}
+
+static enum status start_batcher(struct daemon *daemon, struct error *err)
+{
+    const struct config *config = values(daemon);
+    const struct batcher_config wanted = {
+        .device = daemon->device,
+        .ledger = daemon->ledger,
+        .host_pool = daemon->host_pool,
+        .lanes = daemon->device->lanes,
+        .inline_limit_us = config->device.inline_limit,
+    };
+    struct govern_config govern = budget_govern_config(config, &daemon->budget);
+
+    TRY(batcher_create(&wanted, &daemon->batcher, err));
+    if (warden_create(&govern, daemon->device, daemon->ledger, daemon->host_pool, daemon->batcher,
+                      &daemon->warden) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the governor");
+    return STATUS_OK;
+}
+
+static enum status start_repository(struct daemon *daemon, struct error *err)
+{
+    const struct config *config = values(daemon);
+    const char *control = config->models.control_mode;
+    const struct repository_config wanted = {
+        .path = config->models.repository,
+        .control = strcmp(control, "explicit") == 0 ? CONTROL_EXPLICIT
+                   : strcmp(control, "poll") == 0   ? CONTROL_POLL
+                                                    : CONTROL_NONE,
+        .poll_interval_us = config->models.poll_interval,
+        .load = config->models.load,
+        .plan_cache_bytes = config->models.plan_cache,
+        .device = daemon->device,
+        .ledger = daemon->ledger,
+        .batcher = daemon->batcher,
+    };
+
+    TRY(repository_create(&wanted, &daemon->repository, err));
+    repository_on_change(daemon->repository, on_model_change, daemon);
+    return STATUS_OK;
+}
+
+static enum status start_server(struct daemon *daemon, struct error *err)
+{
+    struct sockets sockets;
+    struct server_config wanted = {
+        .base = daemon->base,
+        .config = values(daemon),
+        .repository = daemon->repository,
+        .batcher = daemon->batcher,
+        .warden = daemon->warden,
+        .host_pool = daemon->host_pool,
+        .hooks = {.arg = daemon, .reload = reload, .drain = drain, .config = config_in_force},
+    };
+    enum status status = sockets_take(&sockets);
+
+    if (status != STATUS_OK)
+        return error_set(err, status, "cannot take the sockets that systemd passed");
+    wanted.activated = sockets.count;
+    wanted.activated_fds = sockets.fds;
+    status = server_create(&wanted, &daemon->server, err);
+    sockets_deinit(&sockets);
+    return status;
+}
+
+static enum status start_events(struct daemon *daemon, struct error *err)
+{
+    struct event_base *base = daemon->base;
+    struct event *const *events[] = {&daemon->changed, &daemon->terminate,  &daemon->interrupt,
+                                     &daemon->hangup,  &daemon->govern,     &daemon->watchdog,
+                                     &daemon->status,  &daemon->drain_limit};
+
+    daemon->changed = event_new(base, daemon->changed_fd, EV_READ | EV_PERSIST, on_changed, daemon);
+    daemon->terminate = evsignal_new(base, SIGTERM, on_stop_signal, daemon);
+    daemon->interrupt = evsignal_new(base, SIGINT, on_stop_signal, daemon);
+    daemon->hangup = evsignal_new(base, SIGHUP, on_hangup, daemon);
+    daemon->govern = evtimer_new(base, on_govern, daemon);
+    daemon->watchdog = evtimer_new(base, on_watchdog, daemon);
+    daemon->status = evtimer_new(base, on_status, daemon);
+    daemon->drain_limit = evtimer_new(base, on_drain_limit, daemon);
+    for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
+        if (*events[i] == NULL)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for events");
+    }
+    if (event_add(daemon->changed, NULL) != 0 || event_add(daemon->terminate, NULL) != 0 ||
+        event_add(daemon->interrupt, NULL) != 0 || event_add(daemon->hangup, NULL) != 0)
+        return error_set(err, STATUS_IO, "cannot watch signals: %s", strerror(errno));
+    arm(daemon->govern, 0);
+    arm(daemon->status, 0);
+    daemon->watchdog_us = notify_watchdog_us();
+    if (daemon->watchdog_us > 0)
+        arm(daemon->watchdog, 0);
+    return STATUS_OK;
+}
+
+static enum status start(struct daemon *daemon, struct error *err)
+{
+    signal(SIGPIPE, SIG_IGN);
+    evthread_use_pthreads();
+    daemon->base = event_base_new();
+    daemon->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (daemon->base == NULL || daemon->changed_fd < 0)
+        return error_set(err, STATUS_IO, "cannot make an event loop: %s", strerror(errno));
+    TRY(open_device(daemon, err));
+    TRY(start_memory(daemon, err));
+    TRY(start_batcher(daemon, err));
+    TRY(start_repository(daemon, err));
+    TRY(start_server(daemon, err));
+    return start_events(daemon, err);
+}
+
+/* ---- stop, in reverse ---- */
+
+static void free_event(struct event *event)
+{
+    if (event != NULL)
+        event_free(event);
+}
+
+static void stop(struct daemon *daemon)
+{
+    alarm(STOP_SECONDS); /* a lane that never comes back must not keep the process */
+    free_event(daemon->drain_limit);
+    free_event(daemon->status);
+    free_event(daemon->watchdog);
+    free_event(daemon->govern);
+    free_event(daemon->hangup);
+    free_event(daemon->interrupt);
+    free_event(daemon->terminate);
+    free_event(daemon->changed);
+    server_destroy(daemon->server);
+    if (daemon->repository != NULL)
+        repository_destroy(daemon->repository);
+    if (daemon->warden != NULL)
+        warden_destroy(daemon->warden);
+    batcher_destroy(daemon->batcher);
+    host_pool_destroy(daemon->host_pool);
+    ledger_destroy(daemon->ledger);
+    device_close(daemon->device);
+    if (daemon->changed_fd >= 0)
+        close(daemon->changed_fd);
+    if (daemon->base != NULL)
+        event_base_free(daemon->base);
+    config_destroy(daemon->former);
+    config_destroy(daemon->config);
+    libevent_global_shutdown();
+    alarm(0);
+}
+
+int lifecycle_run(const struct config_source *source)
+{
+    struct daemon daemon = {.source = source, .changed_fd = -1, .started_us = clock_now_us()};
+    int exit_status = EXIT_SUCCESS;
+    enum status status;
+    struct error err;
+
+    log_init(NULL);
+    if (config_read(source, &daemon.config, &err) != STATUS_OK) {
+        log_error("%s", err.text);
+        return EXIT_BAD_CONFIG;
+    }
+    status = start(&daemon, &err);
+    if (status == STATUS_OK) {
+        event_base_dispatch(daemon.base);
+    } else {
+        log_error("cannot start: %s", err.text);
+        exit_status = EXIT_FAILURE;
+    }
+    stop(&daemon);
+    return exit_status;
+}
