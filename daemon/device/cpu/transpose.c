@@ -1,4 +1,4 @@
-/* Operators that are one box: Transpose, Expand, Tile, Slice. */
+/* Operators that are one box: Transpose, Expand, Tile, Slice, DepthToSpace, SpaceToDepth. */
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
@@ -206,6 +206,72 @@ const struct kernel kernel_slice_move = {
     .layouts = 1 << LAYOUT_PLAIN | 1 << LAYOUT_BLOCKED | 1 << LAYOUT_NHWC,
     .refuses = refuse_slice,
     .prepare = prepare_slice,
+    .enqueue = run_box,
+    .release = free,
+};
+
+/* ---- DepthToSpace, SpaceToDepth: transpositions of six axes ---- */
+
+/* Strides of a dense tensor of these dims, from the last to the first. */
+static void dense(const int64_t dims[6], int64_t strides[6])
+{
+    int64_t stride = 1;
+
+    for (size_t i = 6; i-- > 0; stride *= dims[i])
+        strides[i] = stride;
+}
+
+static enum status keep_turned(struct kernel_prepare *prepare, const int64_t dims[6],
+                               const size_t order[6])
+{
+    struct move_box box = {.rank = 6, .bytes = dtype_bytes(prepare->call.in[0]->dtype)};
+    int64_t from[6];
+
+    dense(dims, from);
+    for (size_t i = 0; i < 6; i++) {
+        box.dims[i] = dims[order[i]];
+        box.from[i] = from[order[i]];
+    }
+    dense(box.dims, box.to);
+    return keep(prepare, &box, 0);
+}
+
+static enum status prepare_depth_to_space(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct space_depth_attrs *attrs = prepare->call.attrs;
+    const int64_t *in = prepare->call.in[0]->shape.dims;
+    int64_t size = attrs->blocksize, channels = in[1] / (size * size);
+
+    (void)err;
+    if (attrs->mode == DEPTH_DCR)
+        return keep_turned(prepare, (const int64_t[]){in[0], size, size, channels, in[2], in[3]},
+                           (const size_t[]){0, 3, 4, 1, 5, 2});
+    return keep_turned(prepare, (const int64_t[]){in[0], channels, size, size, in[2], in[3]},
+                       (const size_t[]){0, 1, 4, 2, 5, 3});
+}
+
+static enum status prepare_space_to_depth(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct space_depth_attrs *attrs = prepare->call.attrs;
+    const int64_t *in = prepare->call.in[0]->shape.dims;
+    int64_t size = attrs->blocksize;
+
+    (void)err;
+    return keep_turned(prepare,
+                       (const int64_t[]){in[0], in[1], in[2] / size, size, in[3] / size, size},
+                       (const size_t[]){0, 3, 5, 1, 2, 4});
+}
+
+const struct kernel kernel_depth_to_space_move = {
+    .name = "cpu:move",
+    .prepare = prepare_depth_to_space,
+    .enqueue = run_box,
+    .release = free,
+};
+
+const struct kernel kernel_space_to_depth_move = {
+    .name = "cpu:move",
+    .prepare = prepare_space_to_depth,
     .enqueue = run_box,
     .release = free,
 };
