@@ -55,6 +55,8 @@ struct weights_cache;
  * STATUS_NO_MEMORY: nothing changed. */
 MUST_CHECK enum status weights_share(struct weights_cache *cache, const void *key, const char *format,
                                      size_t bytes, void **out_packed, bool *out_is_new);
+/* Takes back a piece that weights_share() just made and that could not be filled. */
+void weights_drop(struct weights_cache *cache, const void *key, const char *format);
 
 struct kernel_prepare {
     struct kernel_call call;

@@ -211,3 +211,18 @@ enum status weights_share(struct weights_cache *cache, const void *key, const ch
     *out_is_new = is_new;
     return STATUS_OK;
 }
+
+/* Its memory goes with the cache; only the name is free again. */
+void weights_drop(struct weights_cache *cache, const void *key, const char *format)
+{
+    struct piece **link = &cache->buckets[bucket_of(key)], *piece;
+
+    pthread_mutex_lock(&cache->lock);
+    while ((piece = *link) != NULL && (piece->key != key || strcmp(piece->format, format) != 0))
+        link = &piece->next;
+    if (piece != NULL) {
+        *link = piece->next;
+        free(piece);
+    }
+    pthread_mutex_unlock(&cache->lock);
+}

@@ -6,18 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/constant.h"
 #include "device/cpu/onednn.h"
 
 struct state {
     struct onednn_conv *conv;
     const void *packed;
-    const void *bias; /* NULL: read from the input when there is one */
+    const float *bias; /* NULL: read from the input when there is one */
 };
-
-static const struct operand *operand_at(const struct kernel_call *call, size_t index)
-{
-    return index < call->inputs ? call->in[index] : NULL;
-}
 
 static bool resolve(const struct kernel_call *call, bool transposed,
                     struct conv_geometry *out_geometry)
@@ -43,7 +39,7 @@ static const char *refuses_layout(const struct kernel_call *call, const struct c
 
 static const char *refuses(const struct kernel_call *call, bool transposed)
 {
-    const struct operand *bias = operand_at(call, CONV_BIAS);
+    const struct operand *bias = kernel_input(call, CONV_BIAS);
     struct conv_geometry geometry;
 
     if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
@@ -81,36 +77,19 @@ static void release(void *arg)
 static enum status share_weights(struct kernel_prepare *prepare, struct state *state)
 {
     const struct operand *w = prepare->call.in[CONV_W];
+    const char *format = onednn_conv_format(state->conv);
+    enum status status = STATUS_OK;
     bool is_new;
     void *packed;
 
-    TRY(weights_share(prepare->weights, w->constant_key, onednn_conv_format(state->conv),
+    TRY(weights_share(prepare->weights, w->constant_key, format,
                       onednn_conv_packed_bytes(state->conv), &packed, &is_new));
+    if (is_new)
+        status = onednn_conv_pack(state->conv, w->constant, packed);
+    if (status != STATUS_OK)
+        weights_drop(prepare->weights, w->constant_key, format);
     state->packed = packed;
-    return is_new ? onednn_conv_pack(state->conv, w->constant, packed) : STATUS_OK;
-}
-
-static enum status share_bias(struct kernel_prepare *prepare, struct state *state)
-{
-    const struct operand *bias = operand_at(&prepare->call, CONV_BIAS);
-    size_t count = onednn_conv_bias_count(state->conv);
-    char format[48];
-    bool is_new;
-    void *padded;
-
-    if (bias == NULL || bias->constant == NULL)
-        return STATUS_OK;
-    snprintf(format, sizeof(format), "padded %zu", count);
-    TRY(weights_share(prepare->weights, bias->constant_key, format, count * sizeof(float), &padded,
-                      &is_new));
-    if (is_new) {
-        size_t bytes = (size_t)shape_count(&bias->shape) * sizeof(float);
-
-        memset(padded, 0, count * sizeof(float));
-        memcpy(padded, bias->constant, bytes);
-    }
-    state->bias = padded;
-    return STATUS_OK;
+    return status;
 }
 
 static enum status prepare(struct kernel_prepare *prepare, bool transposed,
@@ -122,7 +101,7 @@ static enum status prepare(struct kernel_prepare *prepare, bool transposed,
                                     .y_layout = call->out[0]->layout,
                                     .block = call->device->channel_block,
                                     .isa = cpu_isa_of(call->device),
-                                    .has_bias = operand_at(call, CONV_BIAS) != NULL,
+                                    .has_bias = kernel_input(call, CONV_BIAS) != NULL,
                                     .epilogue = *epilogue,
                                     .lanes = call->device->lanes,
                                     .threads = call->threads};
@@ -136,7 +115,8 @@ static enum status prepare(struct kernel_prepare *prepare, bool transposed,
     if (status == STATUS_OK) {
         status = share_weights(prepare, state);
         if (status == STATUS_OK)
-            status = share_bias(prepare, state);
+            status = constant_share(prepare, CONV_BIAS, onednn_conv_bias_count(state->conv), false,
+                                    1, &state->bias);
         if (status != STATUS_OK)
             (void)error_set(err, status, "no memory for packed weights");
     }
@@ -165,7 +145,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
                            const struct kernel_run *run)
 {
     const struct state *state = arg;
-    const bool has_bias = operand_at(call, CONV_BIAS) != NULL;
+    const bool has_bias = kernel_input(call, CONV_BIAS) != NULL;
     const struct onednn_conv_run conv = {
         .lane = run->lane->index,
         .x = run->in[CONV_X],

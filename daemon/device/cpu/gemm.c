@@ -57,9 +57,15 @@ void gemm_pack(enum cpu_isa isa, int64_t k, int64_t n, const struct gemm_matrix 
     gemm_ops_for(isa)->pack(k, n, b, scale, packed);
 }
 
-size_t gemm_scratch_bytes(enum cpu_isa isa, unsigned threads)
+/* Floats for a copied block of a product with m rows. */
+static size_t block_floats(const struct gemm_ops *ops, int64_t m)
 {
-    return threads * gemm_ops_for(isa)->block_floats * sizeof(float);
+    return (size_t)smaller(m, ops->block_rows) * ops->row_floats;
+}
+
+size_t gemm_scratch_bytes(enum cpu_isa isa, int64_t m, unsigned threads)
+{
+    return threads * block_floats(gemm_ops_for(isa), m) * sizeof(float);
 }
 
 /* ---- one product ---- */
@@ -87,7 +93,7 @@ static void run_block(const struct product_job *job, int64_t index, int64_t firs
 static void share_columns(void *arg, unsigned member, unsigned members)
 {
     struct product_job *job = arg;
-    float *scratch = job->scratch + member * job->ops->block_floats;
+    float *scratch = job->scratch + member * block_floats(job->ops, job->gemm->m);
     size_t first, last;
 
     team_share((size_t)job->panels, member, members, &first, &last);
@@ -99,7 +105,7 @@ static void share_columns(void *arg, unsigned member, unsigned members)
 static void share_rows(void *arg, unsigned member, unsigned members)
 {
     struct product_job *job = arg;
-    float *scratch = job->scratch + member * job->ops->block_floats;
+    float *scratch = job->scratch + member * block_floats(job->ops, job->gemm->m);
 
     (void)members;
     for (;;) {
@@ -157,16 +163,16 @@ static int64_t chunk_panels(const struct gemm_ops *ops, int64_t k, int64_t n)
     return smaller(panels > 0 ? panels : 1, ceil_div(n, ops->panel));
 }
 
-static size_t member_floats(const struct gemm_ops *ops, int64_t k, int64_t n)
+static size_t member_floats(const struct gemm_ops *ops, int64_t m, int64_t k, int64_t n)
 {
     int64_t packed = k * chunk_panels(ops, k, n) * ops->panel;
 
-    return ops->block_floats + ((size_t)packed + 15) / 16 * 16;
+    return block_floats(ops, m) + ((size_t)packed + 15) / 16 * 16;
 }
 
-size_t gemm_batch_scratch_bytes(enum cpu_isa isa, int64_t k, int64_t n, unsigned threads)
+size_t gemm_batch_scratch_bytes(enum cpu_isa isa, int64_t m, int64_t k, int64_t n, unsigned threads)
 {
-    return threads * member_floats(gemm_ops_for(isa), k, n) * sizeof(float);
+    return threads * member_floats(gemm_ops_for(isa), m, k, n) * sizeof(float);
 }
 
 struct batch_job {
@@ -182,7 +188,7 @@ struct batch_job {
 static void run_chunk(const struct batch_job *job, int64_t index, int64_t column, float *scratch)
 {
     const struct gemm_batch *batch = job->batch;
-    float *packed = scratch + job->ops->block_floats;
+    float *packed = scratch + block_floats(job->ops, batch->m);
     struct gemm_product product = {0};
     struct gemm gemm = {.m = batch->m,
                         .k = batch->k,
@@ -228,7 +234,7 @@ void gemm_batch_run(enum cpu_isa isa, const struct gemm_batch *batch, unsigned t
 
     if (batch->count < (int64_t)members) /* too few products to share: share their columns */
         panels = smaller(panels, ceil_div(ceil_div(batch->n, ops->panel), members));
-    job.member_floats = member_floats(ops, batch->k, batch->n);
+    job.member_floats = member_floats(ops, batch->m, batch->k, batch->n);
     job.chunk = panels * ops->panel;
     job.chunks = ceil_div(batch->n, job.chunk);
     team_run(members, run_share, &job);

@@ -43,8 +43,8 @@ struct gemm {
     struct epilogue epilogue;
 };
 
-/* Scratch of gemm_run() for so many threads; 64-byte aligned. */
-size_t gemm_scratch_bytes(enum cpu_isa isa, unsigned threads);
+/* Scratch of gemm_run() for so many rows and threads; 64-byte aligned. */
+size_t gemm_scratch_bytes(enum cpu_isa isa, int64_t m, unsigned threads);
 void gemm_run(enum cpu_isa isa, const struct gemm *gemm, unsigned threads, void *scratch);
 /* The same by the calling thread alone (inside a team, or for small work); scratch for one. */
 void gemm_run_single(enum cpu_isa isa, const struct gemm *gemm, void *scratch);
@@ -68,7 +68,8 @@ struct gemm_batch {
     const void *arg;
 };
 
-size_t gemm_batch_scratch_bytes(enum cpu_isa isa, int64_t k, int64_t n, unsigned threads);
+size_t gemm_batch_scratch_bytes(enum cpu_isa isa, int64_t m, int64_t k, int64_t n,
+                                unsigned threads);
 void gemm_batch_run(enum cpu_isa isa, const struct gemm_batch *batch, unsigned threads,
                     void *scratch);
 

@@ -5,13 +5,13 @@
 #include "device/cpu/gemm.h"
 
 struct gemm_ops {
-    int64_t rows;        /* of the micro-kernel */
-    int64_t panel;       /* columns of a full panel */
-    int64_t vector;      /* the last panel is as many vectors wide as it needs */
-    int64_t block_rows;  /* rows of A copied at a time */
-    size_t block_floats; /* room for them */
+    int64_t rows;       /* of the micro-kernel */
+    int64_t panel;      /* columns of a full panel */
+    int64_t vector;     /* the last panel is as many vectors wide as it needs */
+    int64_t block_rows; /* rows of A copied at a time */
+    size_t row_floats;  /* room for each of them */
     void (*pack)(int64_t k, int64_t n, const struct gemm_matrix *b, float scale, float *packed);
-    /* Rows [row, row + rows) by panels [first, last); block: block_floats. */
+    /* Rows [row, row + rows) by panels [first, last); block: room for `rows`. */
     void (*run)(const struct gemm *gemm, int64_t row, int64_t rows, int64_t first, int64_t last,
                 float *block);
 };

@@ -368,7 +368,7 @@ const struct gemm_ops SIMD_NAME(gemm_ops) = {
     .panel = PANEL,
     .vector = VW,
     .block_rows = BLOCK_ROWS,
-    .block_floats = (size_t)BLOCK_ROWS * STRIDE,
+    .row_floats = STRIDE,
     .pack = pack,
     .run = run,
 };
