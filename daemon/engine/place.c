@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "engine/internal.h"
+#include "graph/fusion.h"
 #include "graph/planner.h"
-
-extern const struct op_def op_concat, op_slice, op_split;
 
 static const struct attr_def *find_attr(const struct op_def *op, const char *name)
 {
@@ -378,8 +377,8 @@ static void place_in_place(struct making *making)
 
         if (kernel == NULL || node->inputs == 0 || node->outputs != 1)
             continue;
-        if ((kernel->flags & KERNEL_IN_PLACE_LAST) != 0 && node->inputs > 1 &&
-            try_over(making, node, node->inputs - 1, step))
+        if ((kernel->flags & KERNEL_IN_PLACE_LAST) != 0 && node_residual_index(node) != SIZE_MAX &&
+            try_over(making, node, node_residual_index(node), step))
             continue;
         if ((kernel->flags & KERNEL_IN_PLACE) != 0 && try_over(making, node, 0, step))
             continue;

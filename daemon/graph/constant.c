@@ -13,6 +13,7 @@ struct constant *constant_create(const struct tensor *tensor, void *owner,
     constant->tensor = *tensor;
     constant->owner = owner;
     constant->release = release;
+    constant->mapped = false;
     return constant;
 }
 

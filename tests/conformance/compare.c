@@ -104,13 +104,13 @@ static bool bytes_agree(const struct tensor *got, const struct tensor *want, siz
 bool tensor_agrees(const struct tensor *got, const struct tensor *want, char *why, size_t room)
 {
     char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
-    struct tensor as_uint16 = *got;
+    struct tensor as_bfloat16 = *want;
     size_t count;
 
-    as_uint16.dtype = DTYPE_UINT16;
-    /* The data of ONNX 1.12 declares bfloat16 answers as the uint16 that holds their bits. */
+    as_bfloat16.dtype = DTYPE_BFLOAT16;
+    /* The data of ONNX 1.12 declares bfloat16 answers as the uint16 that holds their (cut) bits. */
     if (got->dtype == DTYPE_BFLOAT16 && want->dtype == DTYPE_UINT16)
-        got = &as_uint16;
+        want = &as_bfloat16;
     if (got->dtype != want->dtype) {
         snprintf(why, room, "type is %s, should be %s", dtype_name(got->dtype),
                  dtype_name(want->dtype));

@@ -1,0 +1,25 @@
+#include "graph/fusion.h"
+
+#include "ops/conv.h"
+#include "ops/gemm.h"
+#include "ops/matmul.h"
+
+struct epilogue *node_epilogue(const struct node *node)
+{
+    if (node->op == &op_conv)
+        return &((struct conv_attrs *)node->attrs)->epilogue;
+    if (node->op == &op_conv_transpose)
+        return &((struct conv_transpose_attrs *)node->attrs)->epilogue;
+    if (node->op == &op_matmul)
+        return &((struct matmul_attrs *)node->attrs)->epilogue;
+    if (node->op == &op_gemm)
+        return &((struct gemm_attrs *)node->attrs)->epilogue;
+    return NULL;
+}
+
+size_t node_residual_index(const struct node *node)
+{
+    const struct epilogue *epilogue = node_epilogue(node);
+
+    return epilogue != NULL && epilogue->has_residual ? node->inputs - 1 : SIZE_MAX;
+}
