@@ -1,0 +1,1 @@
+#include "device/cpu/pool_kernels.h"
