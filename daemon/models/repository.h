@@ -5,11 +5,12 @@
  *
  * A model version:  UNKNOWN -> LOADING -> READY -> UNLOADING -> UNAVAILABLE (with a reason)
  * Loads run on the loader thread while serving goes on; a version becomes visible only when it is
- * whole, and the old one of the same number leaves after that.  A failed load leaves no byte behind.
- * Batching is proven at load: two rows together and apart; a model that answers differently is served
- * one by one, and says why.
+ * whole, and the old one of the same number leaves after that.  A failed load leaves no byte
+ * behind. Batching is proven at load: two rows together and apart; a model that answers differently
+ * is served one by one, and says why.
  *
- * Threads: any, but for the repository's own loader thread; lookups take a reference and never wait.
+ * Threads: any, but for the repository's own loader thread; lookups take a reference and never
+ * wait.
  */
 #ifndef MODELS_REPOSITORY_H
 #define MODELS_REPOSITORY_H
@@ -50,13 +51,16 @@ void repository_on_change(struct repository *repository, void (*changed)(void *a
 
 /* ---- lookups (I/O threads) ---- */
 
-/* version "": the newest ready one.  STATUS_NOT_FOUND "Request for unknown model: 'm' is not found";
- * STATUS_UNAVAILABLE "… is not at ready state"; STATUS_INVALID for a version that is no number. */
-MUST_CHECK enum status repository_find(struct repository *repository, const char *name, const char *version,
-                                       struct model **out_model, struct error *err);
+/* version "": the newest ready one.  STATUS_NOT_FOUND "Request for unknown model: 'm' is not
+ * found"; STATUS_UNAVAILABLE "… is not at ready state"; STATUS_INVALID for a version that is no
+ * number. */
+MUST_CHECK enum status repository_find(struct repository *repository, const char *name,
+                                       const char *version, struct model **out_model,
+                                       struct error *err);
 /* Known but perhaps not ready: for ModelReady and statistics of anything loaded. */
 MUST_CHECK enum status repository_is_model_ready(struct repository *repository, const char *name,
-                                                 const char *version, bool *out_ready, struct error *err);
+                                                 const char *version, bool *out_ready,
+                                                 struct error *err);
 struct model *model_ref(struct model *model);
 void model_unref(struct model *model); /* NULL is fine */
 
@@ -72,7 +76,7 @@ struct model_port {
     const char *const *label;
 };
 const char *model_name(const struct model *model);
-const char *model_version(const struct model *model); /* decimal */
+const char *model_version(const struct model *model);  /* decimal */
 const char *model_platform(const struct model *model); /* "onnx_onnxv1" */
 size_t model_inputs(const struct model *model, const struct model_port **out_ports);
 size_t model_outputs(const struct model *model, const struct model_port **out_ports);
@@ -84,16 +88,19 @@ struct network *model_network(const struct model *model);
 const Inference__ModelConfig *model_config(const struct model *model);
 /* Checks a request against the model: inputs complete, dtypes fit (checked by serve), shapes, rows
  * ≤ max_batch_size, bytes; fills request->rows.  Texts as Triton's. */
-MUST_CHECK enum status model_check_request(const struct model *model, struct request *request, struct error *err);
+MUST_CHECK enum status model_check_request(const struct model *model, struct request *request,
+                                           struct error *err);
 
 /* ---- control ---- */
 
 /* Done on the loader thread; `done` is called there with the outcome (freed_bytes for unload).
  * config_json: an override of config.pbtxt as JSON, or NULL. */
-typedef void (*repository_done_fn)(void *arg, enum status status, const struct error *err, uint64_t freed_bytes);
+typedef void (*repository_done_fn)(void *arg, enum status status, const struct error *err,
+                                   uint64_t freed_bytes);
 void repository_load(struct repository *repository, const char *name, const char *config_json,
                      repository_done_fn done, void *arg);
-void repository_unload(struct repository *repository, const char *name, repository_done_fn done, void *arg);
+void repository_unload(struct repository *repository, const char *name, repository_done_fn done,
+                       void *arg);
 
 struct model_info { /* one row of the index */
     char name[256];

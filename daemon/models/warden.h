@@ -1,6 +1,6 @@
-/* The warden carries out what the governor says: samples ledger and device, ticks the governor, trims
- * lanes, answers empty_cache.  Lives beside the batcher; called by a timer on the first I/O thread.
- * Threads: any; one lock. */
+/* The warden carries out what the governor says: samples ledger and device, ticks the governor,
+ * trims lanes, answers empty_cache.  Lives beside the batcher; called by a timer on the first I/O
+ * thread. Threads: any; one lock. */
 #ifndef MODELS_WARDEN_H
 #define MODELS_WARDEN_H
 
@@ -23,7 +23,7 @@ struct warden_view { /* for `sluicectl memory` and metrics */
     uint64_t transitions_total;
     uint64_t level_entries[5];
     uint64_t empty_cache_total, empty_cache_freed_bytes_total;
-    uint64_t empty_cache_by[3]; /* governor, decay, operator */
+    uint64_t empty_cache_by[3];                     /* governor, decay, operator */
     uint64_t device_free_bytes, device_total_bytes; /* 0: unknown */
 };
 
