@@ -89,6 +89,15 @@ static bool is_wanted(const struct batch *batch, size_t output)
     return false;
 }
 
+/* Neither shape nor bound is known before the run. */
+static bool is_placed(const struct batch *batch, size_t output)
+{
+    const struct shape *shape = &batch->out_shapes[output];
+    bool bound = batch->out_bound != NULL && batch->out_bound[output];
+
+    return !shape_is_known(shape) || (bound && shape->rank == 0);
+}
+
 /* Lays the wanted outputs out in the response; returns their bytes. */
 static uint64_t lay_out_response(struct batch *batch)
 {
@@ -97,14 +106,19 @@ static uint64_t lay_out_response(struct batch *batch)
 
     for (size_t i = 0; i < queue->outputs; i++) {
         struct tensor tensor = {.dtype = queue->out_port[i].dtype, .shape = batch->out_shapes[i]};
-        size_t output_bytes = tensor_bytes(&tensor);
 
-        batch->out[i] = (struct run_buffer){.bytes = output_bytes};
-        batch->out_offset[i] = SIZE_MAX;
+        batch->out[i] = (struct run_buffer){.data = NULL};
+        batch->out_offset[i] = OUTPUT_UNWANTED;
         if (!is_wanted(batch, i))
             continue;
+        if (is_placed(batch, i)) {
+            batch->out[i].bytes = RUN_PLACE;
+            batch->out_offset[i] = OUTPUT_PLACED;
+            continue;
+        }
+        batch->out[i].bytes = tensor_bytes(&tensor);
         batch->out_offset[i] = bytes;
-        bytes += align_io(output_bytes);
+        bytes += align_io(batch->out[i].bytes);
     }
     return bytes;
 }
@@ -154,10 +168,11 @@ static bool take_tables(struct lane *lane, struct batch *batch)
     batch->out = arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out));
     batch->out_offset =
         arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out_offset));
+    batch->out_base = arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out_base));
     batch->true_shapes =
         arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->true_shapes));
     return batch->in != NULL && batch->out != NULL && batch->out_offset != NULL &&
-           batch->true_shapes != NULL;
+           batch->out_base != NULL && batch->true_shapes != NULL;
 }
 
 /* One attempt with the plan that is held.  STATUS_NO_MEMORY: needed and available are set, and
@@ -172,7 +187,7 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
 
     *out_never = false;
     plan_read(batch->plan, &batch->facts);
-    batch->out_shapes = plan_output_shapes(batch->plan, NULL);
+    batch->out_shapes = plan_output_shapes(batch->plan, &batch->out_bound);
     response_bytes = lay_out_response(batch);
     batch->gathers = !is_host || !is_bindable(batch);
     batch->io_bytes = lay_out_inputs(batch);

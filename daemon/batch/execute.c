@@ -92,9 +92,22 @@ static void bind_outputs(struct lane *lane, struct batch *batch, char *device_ou
     char *host = response_data(batch->response);
     bool is_host = lane->batcher->device->ops->host_memory;
 
-    for (size_t i = 0; i < batch->queue->outputs; i++)
-        if (batch->out_offset[i] != SIZE_MAX)
-            batch->out[i].data = (is_host ? host : device_outputs) + batch->out_offset[i];
+    for (size_t i = 0; i < batch->queue->outputs; i++) {
+        if (batch->out_offset[i] >= OUTPUT_PLACED)
+            continue;
+        batch->out_base[i] = host + batch->out_offset[i];
+        batch->out[i].data = (is_host ? host : device_outputs) + batch->out_offset[i];
+    }
+}
+
+static void *place_output(void *arg, size_t output, const struct shape *shape, size_t bytes)
+{
+    struct lane *lane = arg;
+    struct batch *batch = &lane->batch;
+
+    (void)shape;
+    batch->out_base[output] = response_extend(batch->response, bytes);
+    return batch->out_base[output];
 }
 
 /* ---- run ---- */
@@ -159,6 +172,8 @@ static enum status run_plan(struct lane *lane, struct batch *batch, struct error
         .cancelled = batch->count == 1 ? &first->cancelled : NULL,
         .admit = admit_segment,
         .admit_arg = lane,
+        .place = lane->batcher->device->ops->host_memory ? place_output : NULL,
+        .place_arg = lane,
     };
 
     if (makes_text(batch->queue) && (run.strings = response_strings(batch->response)) == NULL)
@@ -200,7 +215,7 @@ static enum status copy_outputs(struct lane *lane, struct batch *batch)
     if (ops->host_memory)
         return STATUS_OK;
     for (size_t i = 0; i < batch->queue->outputs; i++)
-        if (batch->out_offset[i] != SIZE_MAX)
+        if (batch->out_offset[i] < OUTPUT_PLACED)
             TRY(ops->copy_out(lane->device_lane, host + batch->out_offset[i], batch->out[i].data,
                               batch->out[i].bytes));
     return ops->lane_wait(lane->device_lane);
@@ -217,7 +232,7 @@ static enum status check_rows(const struct batch *batch, struct error *err)
         const struct shape *shape = &batch->true_shapes[i];
         char text[SHAPE_TEXT_BYTES];
 
-        if (batch->out_offset[i] == SIZE_MAX ||
+        if (batch->out_offset[i] == OUTPUT_UNWANTED ||
             (shape->rank > 0 && shape->dims[0] == batch->plan_rows))
             continue;
         return error_set(err, STATUS_INTERNAL,
@@ -237,20 +252,18 @@ static void slice(struct batch *batch, struct request *request, int64_t first_ro
     for (size_t i = 0; i < queue->outputs; i++) {
         struct request_output *out = &request->out[i];
         struct tensor tensor = {.dtype = queue->out_port[i].dtype, .shape = batch->true_shapes[i]};
-        const char *base = response_data(batch->response);
 
-        out->shape = batch->true_shapes[i];
+        if (!whole && tensor.shape.rank > 0)
+            tensor.shape.dims[0] = request->rows;
+        out->shape = tensor.shape;
         out->data = NULL;
         out->bytes = 0;
-        if (!whole && tensor.shape.rank > 0)
-            out->shape.dims[0] = tensor.shape.dims[0] = request->rows;
         if (!out->wanted)
             continue;
         out->bytes = tensor_bytes(&tensor);
-        out->data = base + batch->out_offset[i];
+        out->data = batch->out_base[i];
         if (first_row > 0)
-            out->data = base + batch->out_offset[i] +
-                        out->bytes / (size_t)request->rows * (size_t)first_row;
+            out->data = batch->out_base[i] + out->bytes / (size_t)request->rows * (size_t)first_row;
     }
 }
 

@@ -9,6 +9,9 @@
 
 struct lane;
 
+#define OUTPUT_UNWANTED SIZE_MAX       /* in batch->out_offset: nobody asked for it */
+#define OUTPUT_PLACED   (SIZE_MAX - 1) /* the run finds its shape and asks for room */
+
 /* One batch on its way through a lane.  Everything it points to outlives it or is in lane->scratch.
  */
 struct batch {
@@ -21,13 +24,15 @@ struct batch {
     struct plan *plan;
     struct plan_facts facts;
     const struct shape *out_shapes; /* the plan's */
+    const bool *out_bound;          /* the plan's; may be NULL */
     bool gathers;                   /* inputs are copied together, else bound where they are */
     uint64_t io_bytes;              /* of the lane's io memory */
     uint64_t peak_bytes;            /* whole pages held for the activations */
     uint64_t reserved_bytes;        /* in the ledger, given back by batch_release() */
     uint64_t needed_bytes, available_bytes; /* when it was not admitted */
     struct response_buffer *response;
-    size_t *out_offset; /* per output, in the response; SIZE_MAX: nobody wants it */
+    size_t *out_offset; /* per output, in the response; or one of the two below */
+    char **out_base;    /* per output: where its elements are for the host */
     struct run_buffer *in, *out;
     struct shape *true_shapes; /* per output, as the run found them */
     int64_t started_ns, gathered_ns, computed_ns, sliced_ns;
@@ -133,6 +138,8 @@ void batch_fail(struct batch *batch, const struct error *err);
 MUST_CHECK enum status response_create(struct host_pool *pool, size_t bytes,
                                        struct response_buffer **out_response);
 void *response_data(struct response_buffer *response);
+/* More room, for an output whose size the plan could not tell; NULL: the pool refuses. */
+void *response_extend(struct response_buffer *response, size_t bytes);
 struct string_heap *
 response_strings(struct response_buffer *response); /* made when asked for; NULL */
 

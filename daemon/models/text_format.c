@@ -524,7 +524,7 @@ static enum status read_name(struct reader *reader, const ProtobufCMessage *mess
 
 static enum status read_field(struct reader *reader, ProtobufCMessage *message, uint64_t *seen)
 {
-    const ProtobufCFieldDescriptor *field;
+    const ProtobufCFieldDescriptor *field = NULL;
     struct token name = reader->token;
     bool colon;
 

@@ -129,7 +129,8 @@ static void assert_answer_is_right(struct call *call)
 {
     const float *y = call->out.data;
 
-    assert_int_equal(call->request.status, STATUS_OK);
+    if (call->request.status != STATUS_OK)
+        fail_msg("%s", call->request.error.text);
     assert_non_null(y);
     assert_int_equal(call->out.bytes, call->in.bytes);
     assert_int_equal(call->out.shape.dims[0], call->request.rows);
