@@ -1,0 +1,251 @@
+"""process.py SLUICED: the daemon as its surroundings see it: exit codes, systemd's protocol, signals.
+
+Standard library only.  Every test has a folder, sockets and a notify socket of its own.
+"""
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SLUICED = None
+PATIENCE = 60  # seconds until an event that must come counts as missing
+
+
+class Daemon:
+    """sluiced in a folder of its own, with a notify socket that listens."""
+
+    def __init__(self, folder, config="", args=(), environment=None, listen=None):
+        self.folder = folder
+        self.config = os.path.join(folder, "sluice.conf")
+        os.makedirs(os.path.join(folder, "models"), exist_ok=True)
+        self.write_config(config)
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.bind(os.path.join(folder, "notify"))
+        self.notify.settimeout(PATIENCE)
+        self.messages = []
+        self.log = open(os.path.join(folder, "log"), "w+")
+        env = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": os.path.join(folder, "notify")}
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
+            if name in os.environ:
+                env[name] = os.environ[name]
+        env.update(environment or {})
+        command = [SLUICED, "--config", self.config, *args]
+        keep = ()
+        if listen is not None:  # as systemd does: descriptors from 3 on
+            env.update({"LISTEN_FDS": "1", "LISTEN_FDNAMES": listen[0]})
+            keep = (listen[1].fileno(),)
+            script = f'exec 3<&{keep[0]}; export LISTEN_PID=$$; exec "$@"'
+            command = ["bash", "-c", script, "bash", *command]
+        self.process = subprocess.Popen(command, env=env, stderr=self.log, stdout=self.log,
+                                        pass_fds=keep)
+
+    def write_config(self, more):
+        with open(self.config, "w") as file:
+            file.write(f"""[Server]
+GrpcListen=unix:{self.folder}/grpc.sock
+HttpListen=unix:{self.folder}/http.sock
+MetricsListen=unix:{self.folder}/metrics.sock
+AdminListen=unix:{self.folder}/admin.sock
+[Models]
+Repository={self.folder}/models
+[Device]
+Device=null
+{more}""")
+
+    def wait_for(self, field):
+        """The next message that has this field, as a dictionary; earlier ones are dropped."""
+        while True:
+            message = self.notify.recv(4096).decode()
+            fields = dict(line.split("=", 1) for line in message.splitlines())
+            self.messages.append(fields)
+            if field in fields:
+                return fields
+
+    def text(self):
+        self.log.flush()
+        with open(self.log.name) as file:
+            return file.read()
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE)
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        self.notify.close()
+        self.log.close()
+
+
+class ProcessTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="sluice-")
+        self.daemons = []
+
+    def tearDown(self):
+        for daemon in self.daemons:
+            daemon.close()
+        self.folder.cleanup()
+
+    def start(self, **options):
+        daemon = Daemon(self.folder.name, **options)
+        self.daemons.append(daemon)
+        return daemon
+
+    def run_once(self, *args, **environment):
+        return subprocess.run([SLUICED, *args], capture_output=True, text=True, timeout=PATIENCE,
+                              env={**os.environ, **environment})
+
+    # ---- systemd's protocol ----
+
+    def test_ready_comes_when_listeners_are_open_and_stopping_when_it_drains(self):
+        daemon = self.start()
+        ready = daemon.wait_for("READY")
+        self.assertRegex(ready["STATUS"], r"^Serving 0 models \| memory .* \| level normal$")
+        for name in ("grpc", "http", "metrics", "admin"):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(f"{self.folder.name}/{name}.sock")
+        daemon.process.send_signal(signal.SIGTERM)
+        stopping = daemon.wait_for("STOPPING")
+        self.assertGreaterEqual(int(stopping["EXTEND_TIMEOUT_USEC"]), 30_000_000)
+        self.assertEqual(daemon.process.wait(PATIENCE), 0, daemon.text())
+
+    def test_the_watchdog_is_fed_several_times_an_interval(self):
+        daemon = self.start(environment={"WATCHDOG_USEC": "400000"})
+        daemon.wait_for("READY")
+        began = time.monotonic()
+        for _ in range(6):
+            daemon.wait_for("WATCHDOG")
+        self.assertLess(time.monotonic() - began, 6 * 0.4)
+        self.assertEqual(daemon.stop(), 0, daemon.text())
+
+    def test_nobody_is_fed_without_a_watchdog(self):
+        daemon = self.start()
+        daemon.wait_for("READY")
+        self.assertEqual(daemon.stop(), 0, daemon.text())
+        daemon.notify.settimeout(0.1)
+        with self.assertRaises(TimeoutError):
+            daemon.wait_for("WATCHDOG")
+
+    def test_hangup_reloads(self):
+        daemon = self.start()
+        daemon.wait_for("READY")
+        daemon.write_config("[Memory]\nHighWatermark=0.9\nDwell=3s\n[Device]\nLanes=2\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        reloading = daemon.wait_for("RELOADING")
+        self.assertGreater(int(reloading["MONOTONIC_USEC"]), 0)
+        daemon.wait_for("READY")
+        self.assertIn("only a restart applies: Device.Lanes", daemon.text())
+        self.assertEqual(daemon.stop(), 0, daemon.text())
+
+    def test_a_bad_configuration_is_refused_on_reload_and_the_old_one_stays(self):
+        daemon = self.start()
+        daemon.wait_for("READY")
+        daemon.write_config("[Memory]\nHihgWatermark=0.9\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        daemon.wait_for("RELOADING")
+        daemon.wait_for("READY")
+        self.assertRegex(daemon.text(), r"reload refused.*sluice\.conf:\d+: unknown key "
+                                        r"'HihgWatermark'.*nearest is Memory\.HighWatermark")
+        self.assertIsNone(daemon.process.poll())
+        self.assertEqual(daemon.stop(), 0, daemon.text())
+
+    def test_sockets_that_systemd_passed_are_served(self):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{self.folder.name}/passed.sock")
+        listener.listen()
+        daemon = self.start(listen=("grpc", listener))
+        daemon.wait_for("READY")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE)
+            client.connect(f"{self.folder.name}/passed.sock")
+            client.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+            self.assertEqual(client.recv(9)[3], 4)  # a SETTINGS frame
+        self.assertFalse(os.path.exists(f"{self.folder.name}/grpc.sock"))
+        self.assertEqual(daemon.stop(), 0, daemon.text())
+        self.assertTrue(os.path.exists(f"{self.folder.name}/passed.sock"))
+        listener.close()
+
+    def test_unknown_sockets_are_ignored_with_a_warning(self):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{self.folder.name}/passed.sock")
+        listener.listen()
+        daemon = self.start(listen=("telnet", listener))
+        daemon.wait_for("READY")
+        self.assertIn("socket named 'telnet'", daemon.text())
+        self.assertEqual(daemon.stop(), 0, daemon.text())
+        listener.close()
+
+    def test_interrupt_drains_too(self):
+        daemon = self.start()
+        daemon.wait_for("READY")
+        self.assertEqual(daemon.stop(signal.SIGINT), 0, daemon.text())
+
+    def test_an_address_in_use_is_named(self):
+        other = socket.socket()
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        address = "127.0.0.1:%d" % other.getsockname()[1]
+        daemon = self.start(args=("--set", f"Server.GrpcListen={address}"))
+        self.assertEqual(daemon.process.wait(PATIENCE), 1)
+        self.assertRegex(daemon.text(), "cannot start: .*" + re.escape(address))
+        other.close()
+
+    def test_an_unknown_device_is_refused_with_the_known_ones(self):
+        daemon = self.start(args=("--set", "Device.Device=tpu"))
+        self.assertEqual(daemon.process.wait(PATIENCE), 1)
+        self.assertIn("there is no device 'tpu'; known are: auto, cpu, null", daemon.text())
+
+    # ---- without serving ----
+
+    def test_a_bad_configuration_exits_with_78(self):
+        path = os.path.join(self.folder.name, "bad.conf")
+        with open(path, "w") as file:
+            file.write("[Memory]\nLimit=much\n")
+        for args in ((), ("--check-config",), ("--dump-config",)):
+            done = self.run_once("--config", path, *args)
+            self.assertEqual(done.returncode, 78)
+            self.assertIn(f"{path}:2: Memory.Limit: found 'much', allowed: ", done.stderr)
+
+    def test_check_config_is_silent_when_all_is_well(self):
+        done = self.run_once("--check-config", "--set", "Memory.Limit=1G")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_dump_config_reads_back(self):
+        done = self.run_once("--dump-config", SLUICE_MEMORY_LOW_WATERMARK="0.5")
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("# from: environment\nLowWatermark=0.5\n", done.stdout)
+        path = os.path.join(self.folder.name, "dump.conf")
+        with open(path, "w") as file:
+            file.write(done.stdout)
+        again = self.run_once("--config", path, "--check-config")
+        self.assertEqual(again.returncode, 0, again.stderr)
+
+    def test_a_bad_command_line_exits_with_64(self):
+        done = self.run_once("--frobnicate")
+        self.assertEqual(done.returncode, 64)
+        self.assertEqual(done.stderr, "sluiced: unknown option '--frobnicate'; see sluiced --help\n")
+
+    def test_listings_and_help(self):
+        self.assertRegex(self.run_once("--version").stdout, r"^sluiced \d+\.\d+\.\d+$")
+        self.assertIn("--model-repository DIR", self.run_once("--help").stdout)
+        self.assertRegex(self.run_once("--list-ops").stdout, r"(?m)^conv +Conv, form of opset \d+$")
+        kernels = self.run_once("--list-kernels", "--set", "Device.Device=cpu").stdout
+        self.assertRegex(kernels, r"^cpu: ")
+        self.assertRegex(kernels, r"(?m)^conv +cpu:")
+
+    def test_explain_plan_names_the_file_that_is_no_model(self):
+        done = self.run_once("--explain-plan", "/dev/null")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("/dev/null", done.stderr)
+
+
+if __name__ == "__main__":
+    SLUICED = sys.argv.pop(1)
+    unittest.main(verbosity=2)
