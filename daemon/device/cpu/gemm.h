@@ -36,7 +36,7 @@ struct gemm {
     struct gemm_matrix a;
     const float *packed;
     const float *bias;     /* n floats; NULL: none */
-    const float *residual; /* NULL: none; may be c */
+    const float *residual; /* NULL: none; never c, which holds unfinished sums */
     int64_t ldr;
     float *c;
     int64_t ldc;

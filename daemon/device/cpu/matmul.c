@@ -292,12 +292,12 @@ static enum status enqueue_batched(const void *arg, const struct kernel_call *ca
 
 #define PACKED                                                                                     \
     {                                                                                              \
-        .name = "cpu:gemm", .flags = KERNEL_IN_PLACE_LAST, .refuses = refuses_packed,              \
+        .name = "cpu:gemm", .refuses = refuses_packed,              \
         .prepare = prepare_packed, .enqueue = enqueue_packed, .release = free                      \
     }
 #define BATCHED                                                                                    \
     {                                                                                              \
-        .name = "cpu:gemm-batched", .flags = KERNEL_IN_PLACE_LAST, .refuses = refuses_batched,     \
+        .name = "cpu:gemm-batched", .refuses = refuses_batched,     \
         .prepare = prepare_batched, .enqueue = enqueue_batched, .release = free                    \
     }
 
