@@ -196,7 +196,7 @@ enum status graph_replace_value(struct graph *graph, struct value *old, struct v
 {
     if (old == new)
         return STATUS_OK;
-    if (old->is_output && (new->is_input || new->is_output))
+    if (old->is_output && (new->is_input || new->is_output || new->constant != NULL))
         return STATUS_PRECONDITION;
     replace_in_nodes(graph, old, new);
     if (!old->is_output)
@@ -209,6 +209,12 @@ enum status graph_replace_value(struct graph *graph, struct value *old, struct v
         new->users++;
     }
     new->name = old->name;
+    if (!new->shape_known) { /* what the model declares of its output */
+        new->shape = old->shape;
+        new->shape_known = old->shape_known;
+    }
+    if (new->dtype == DTYPE_NONE)
+        new->dtype = old->dtype;
     new->is_output = true;
     old->is_output = false;
     return STATUS_OK;

@@ -26,13 +26,15 @@ struct node;
 /* Elements that never change: a weight in the mapped file, a folded value. */
 struct constant {
     atomic_uint references;
-    struct tensor tensor; /* data is never NULL unless it has no elements */
-    void *owner;          /* what keeps data alive; handed to release */
+    struct tensor tensor;                       /* data is never NULL unless it has no elements */
+    void *owner;                                /* what keeps data alive; handed to release */
     void (*release)(struct constant *constant); /* frees data; may be NULL */
-    bool mapped; /* data lies in a file's read-only mapping: its pages may be given back at any time */
+    bool mapped; /* data lies in a file's read-only mapping: its pages may be given back at any time
+                  */
 };
 
-/* Makes a constant with one reference around `data`.  NULL when malloc refuses (data is untouched). */
+/* Makes a constant with one reference around `data`.  NULL when malloc refuses (data is untouched).
+ */
 struct constant *constant_create(const struct tensor *tensor, void *owner,
                                  void (*release)(struct constant *));
 /* Makes one with room for its elements, zeroed, at the same address as tensor.data (cast it). */
@@ -41,13 +43,13 @@ struct constant *constant_ref(struct constant *constant);
 void constant_unref(struct constant *constant); /* NULL is fine */
 
 struct value {
-    struct list link; /* in graph->values */
-    const char *name; /* the model's; "" for made ones */
-    uint32_t id;      /* dense within its graph, stable over graph_clone() */
-    enum dtype dtype; /* DTYPE_NONE: not inferred yet */
+    struct list link;   /* in graph->values */
+    const char *name;   /* the model's; "" for made ones */
+    uint32_t id;        /* dense within its graph, stable over graph_clone() */
+    enum dtype dtype;   /* DTYPE_NONE: not inferred yet */
     struct shape shape; /* may hold SHAPE_UNKNOWN in a model's graph */
-    bool shape_known; /* rank and dims were declared or inferred (dims may still be unknown) */
-    bool shape_bound; /* the shape is an upper bound, see op_call.out_bound */
+    bool shape_known;   /* rank and dims were declared or inferred (dims may still be unknown) */
+    bool shape_bound;   /* the shape is an upper bound, see op_call.out_bound */
     struct constant *constant; /* NULL for what is computed or fed */
     struct node *producer;     /* NULL for graph inputs and constants */
     uint32_t users;            /* inputs of nodes of this graph, and each graph output once */
@@ -77,10 +79,11 @@ struct graph {
     struct value **out;
     const char *name;
     /* What a sub-graph (If) uses of the graph around it.  Inside, captured[i] is fed like an input
-     * (is_input is set).  Outside, the node that owns the sub-graphs lists the values they stand for
-     * as further inputs behind its own: first those of its first ATTR_GRAPH attribute in the order
-     * of `captured`, then those of the next; so use counts and lifetimes need no special case.
-     * Outer constants are never captured: the sub-graph has its own value of the same constant. */
+     * (is_input is set).  Outside, the node that owns the sub-graphs lists the values they stand
+     * for as further inputs behind its own: first those of its first ATTR_GRAPH attribute in the
+     * order of `captured`, then those of the next; so use counts and lifetimes need no special
+     * case. Outer constants are never captured: the sub-graph has its own value of the same
+     * constant. */
     size_t captures; /* 0 for a whole model */
     struct value **captured;
     /* Sub-graphs named by attributes of this graph's nodes; destroyed with it.  A clone has none:
@@ -93,29 +96,36 @@ struct graph {
 struct graph *graph_create(void);
 void graph_destroy(struct graph *graph); /* NULL is fine */
 /* A deep copy, NULL when malloc refuses.  Value ids are kept; constants are shared.  Attributes are
- * copied flat, names not at all: what they point to is the original's, which must outlive the clone. */
+ * copied flat, names not at all: what they point to is the original's, which must outlive the
+ * clone. */
 struct graph *graph_clone(const struct graph *graph);
 /* Adopts a sub-graph, see `children`. */
 void graph_adopt(struct graph *graph, struct graph *child);
 
 struct value *graph_add_value(struct graph *graph, const char *name);
-struct value *graph_add_constant(struct graph *graph, const char *name, struct constant *constant); /* adopts, also on failure */
+struct value *graph_add_constant(struct graph *graph, const char *name,
+                                 struct constant *constant); /* adopts, also on failure */
 /* Lists of the graph's own; mark the values and count the outputs' uses.  Call each once. */
 MUST_CHECK enum status graph_set_inputs(struct graph *graph, size_t count, struct value *const *in);
-MUST_CHECK enum status graph_set_outputs(struct graph *graph, size_t count, struct value *const *out);
-MUST_CHECK enum status graph_set_captures(struct graph *graph, size_t count, struct value *const *in);
+MUST_CHECK enum status graph_set_outputs(struct graph *graph, size_t count,
+                                         struct value *const *out);
+MUST_CHECK enum status graph_set_captures(struct graph *graph, size_t count,
+                                          struct value *const *in);
 /* Appends (before == NULL) or inserts a node; attrs of op->attrs_size zeroed bytes.  The in and out
- * arrays are zeroed: fill them with node_set_input() and node_set_output().  NULL: malloc refused. */
+ * arrays are zeroed: fill them with node_set_input() and node_set_output().  NULL: malloc refused.
+ */
 struct node *graph_add_node(struct graph *graph, struct node *before, const struct op_def *op,
                             const char *name, size_t inputs, size_t outputs);
-void node_set_input(struct node *node, size_t index, struct value *value); /* NULL clears; keeps user counts */
+void node_set_input(struct node *node, size_t index,
+                    struct value *value); /* NULL clears; keeps user counts */
 void node_set_output(struct node *node, size_t index, struct value *value);
 /* Makes room for more inputs; STATUS_NO_MEMORY leaves the node as it was. */
 MUST_CHECK enum status node_grow_inputs(struct graph *graph, struct node *node, size_t inputs);
 /* Everything that used `old` uses `new` from now on, graph outputs included (the name follows).
- * STATUS_PRECONDITION, and nothing changed, when `old` is a graph output and `new` already is a
- * border of its own (input or output): two names cannot share a value. */
-MUST_CHECK enum status graph_replace_value(struct graph *graph, struct value *old, struct value *new);
+ * STATUS_PRECONDITION, and nothing changed, when `old` is a graph output and `new` is an input, an
+ * output or a constant: two names cannot share a value, and an output has a producer. */
+MUST_CHECK enum status graph_replace_value(struct graph *graph, struct value *old,
+                                           struct value *new);
 /* The node is gone; its outputs keep no producer. */
 void graph_remove_node(struct graph *graph, struct node *node);
 /* Removes nodes and values that no output needs. */
@@ -124,8 +134,8 @@ void graph_remove_dead(struct graph *graph);
 struct node *graph_single_user(const struct graph *graph, const struct value *value);
 
 /* Infers dtype and shape of the node's outputs from its inputs (with op->infer and checks of count
- * and dtype).  The error names node, operator and reason.  STATUS_PRECONDITION: an input's shape, or
- * the value of one that decides a shape (op->value_inputs), is not known yet; operators flagged
+ * and dtype).  The error names node, operator and reason.  STATUS_PRECONDITION: an input's shape,
+ * or the value of one that decides a shape (op->value_inputs), is not known yet; operators flagged
  * OP_DATA_DEPENDENT are asked without such a value. */
 MUST_CHECK enum status graph_infer_node(struct graph *graph, struct node *node, struct error *err);
 

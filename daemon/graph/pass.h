@@ -1,7 +1,8 @@
-/* Passes: rewrites of a graph that keep its meaning.  One file each in graph/, one row in passes.def.
+/* Passes: rewrites of a graph that keep its meaning.  One file each in graph/, one row in
+ * passes.def.
  *
- * MODEL passes run once when a model is read (they need no shapes), PLAN passes on each plan's clone,
- * where all shapes are known.  A pass may leave dead nodes; the driver removes them.
+ * MODEL passes run once when a model is read (they need no shapes), PLAN passes on each plan's
+ * clone, where all shapes are known.  A pass may leave dead nodes; the driver removes them.
  */
 #ifndef GRAPH_PASS_H
 #define GRAPH_PASS_H

@@ -1,0 +1,307 @@
+/* y = s x + t per channel behind a convolution or Gemm goes into its weights and bias.
+ *
+ *      x ──> Conv(W, b) ──> BatchNormalization        becomes        x ──> Conv(sW, sb + t)
+ *      x ──> Conv(W, b) ──> Mul(s) ──> Add(t)
+ *
+ * Computed in double, rounded once.  Weights are rewritten only when the sum has no other user; a
+ * weight shared by several convolutions stays as it is for the others. */
+#include "graph/match.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The linear step before: where its weights keep the output channel. */
+struct linear {
+    struct node *node;
+    size_t channels;
+    size_t rank;  /* of its result */
+    double alpha; /* what it multiplies its product and its bias by (Gemm) */
+    double beta;
+};
+
+struct affine {
+    size_t channels;
+    double *scale; /* both in one allocation */
+    double *shift;
+};
+
+static bool is_float_constant(const struct value *value)
+{
+    return value != NULL && value->constant != NULL && value->dtype == DTYPE_FLOAT;
+}
+
+static size_t weight_channels(const struct node *node, const struct shape *weight)
+{
+    if (node_is(node, "Conv"))
+        return (size_t)weight->dims[0];
+    if (node_is(node, "ConvTranspose"))
+        return (size_t)(weight->dims[1] * node_attr_int(node, "group", 1));
+    return (size_t)weight->dims[node_attr_int(node, "transB", 0) != 0 ? 0 : 1];
+}
+
+/* Gemm's C may have any shape that broadcasts to [m, n]; here only one row of it, or one number. */
+static bool is_row(const struct value *value, size_t channels)
+{
+    const struct shape *shape = &value->constant->tensor.shape;
+    size_t count = (size_t)shape_count(shape);
+
+    return (count == 1 || (count == channels && shape->dims[shape->rank - 1] == (int64_t)channels));
+}
+
+static bool read_linear(struct node *node, struct linear *out)
+{
+    const struct shape *weight;
+    bool gemm = node_is(node, "Gemm");
+
+    if (!gemm && !node_is(node, "Conv") && !node_is(node, "ConvTranspose"))
+        return false;
+    if (node->inputs < 2 || node->inputs > 3 || !is_float_constant(node->in[1]))
+        return false;
+    if (node->inputs == 3 && node->in[2] != NULL && !is_float_constant(node->in[2]))
+        return false;
+    weight = &node->in[1]->constant->tensor.shape;
+    if (gemm ? weight->rank != 2 : weight->rank < 3)
+        return false;
+    *out = (struct linear){.node = node,
+                           .channels = weight_channels(node, weight),
+                           .rank = weight->rank,
+                           .alpha = gemm ? (double)node_attr_float(node, "alpha", 1) : 1,
+                           .beta = gemm ? (double)node_attr_float(node, "beta", 1) : 1};
+    return node->inputs < 3 || node->in[2] == NULL || is_row(node->in[2], out->channels);
+}
+
+/* --- the affine step ----------------------------------------------------------------------------
+ */
+
+static bool affine_init(struct affine *affine, size_t channels)
+{
+    affine->channels = channels;
+    affine->scale = calloc(channels + 1, 2 * sizeof(double));
+    if (affine->scale == NULL)
+        return false;
+    affine->shift = affine->scale + channels;
+    for (size_t i = 0; i < channels; i++)
+        affine->scale[i] = 1;
+    return true;
+}
+
+static bool is_parameter(const struct node *node, size_t index, size_t channels)
+{
+    return is_float_constant(node->in[index]) &&
+           shape_count(&node->in[index]->constant->tensor.shape) == (int64_t)channels;
+}
+
+static bool read_batch_normalization(const struct node *node, struct affine *affine)
+{
+    double epsilon = (double)node_attr_float(node, "epsilon", 1e-5F);
+    const struct tensor *in[5];
+
+    if (node->inputs != 5)
+        return false;
+    for (size_t i = 1; i < 5; i++) {
+        if (!is_parameter(node, i, affine->channels))
+            return false;
+        in[i] = &node->in[i]->constant->tensor;
+    }
+    for (size_t i = 0; i < affine->channels; i++) {
+        double scale = tensor_float(in[1], i) / sqrt(tensor_float(in[4], i) + epsilon);
+
+        affine->scale[i] = scale;
+        affine->shift[i] = tensor_float(in[2], i) - tensor_float(in[3], i) * scale;
+        if (!isfinite(scale) || !isfinite(affine->shift[i]))
+            return false;
+    }
+    return true;
+}
+
+/* One number for all, or one a channel where channels stand: *out_step is 0 or 1. */
+static bool is_per_channel(const struct linear *linear, const struct value *value, size_t *out_step)
+{
+    const struct shape *shape;
+    size_t behind = linear->rank - 2; /* dimensions behind the channels */
+
+    if (!is_float_constant(value))
+        return false;
+    shape = &value->constant->tensor.shape;
+    if (shape->rank > linear->rank)
+        return false;
+    *out_step = shape_count(shape) == 1 ? 0 : 1;
+    if (*out_step == 0)
+        return true;
+    if (shape_count(shape) != (int64_t)linear->channels || shape->rank < behind + 1)
+        return false;
+    return shape->dims[shape->rank - 1 - behind] == (int64_t)linear->channels;
+}
+
+static bool apply(const struct node *node, bool constant_first, double c, double *scale,
+                  double *shift)
+{
+    if (node_is(node, "Mul"))
+        *scale = c;
+    else if (node_is(node, "Add"))
+        *shift = c;
+    else if (node_is(node, "Sub"))
+        *shift = constant_first ? c : -c;
+    else if (!node_is(node, "Div") || constant_first || c == 0)
+        return false;
+    else
+        *scale = 1 / c;
+    if (node_is(node, "Sub") && constant_first)
+        *scale = -1;
+    return true;
+}
+
+static bool read_arithmetic(const struct linear *linear, const struct node *node,
+                            struct affine *affine)
+{
+    bool constant_first;
+    const struct value *constant;
+    size_t step;
+
+    if (node->inputs != 2 || node->in[0] == node->in[1])
+        return false;
+    constant_first = node->in[1] == linear->node->out[0];
+    constant = node->in[constant_first ? 0 : 1];
+    if (!is_per_channel(linear, constant, &step))
+        return false;
+    for (size_t i = 0; i < affine->channels; i++)
+        if (!apply(node, constant_first, tensor_float(&constant->constant->tensor, i * step),
+                   &affine->scale[i], &affine->shift[i]))
+            return false;
+    return true;
+}
+
+static bool read_affine(const struct linear *linear, const struct node *node, struct affine *affine)
+{
+    if (node_is(node, "BatchNormalization"))
+        return node->in[0] == linear->node->out[0] && read_batch_normalization(node, affine);
+    return read_arithmetic(linear, node, affine);
+}
+
+/* --- new weights --------------------------------------------------------------------------------
+ */
+
+/* The output channel of element `index` of the weights. */
+static size_t channel_of(const struct linear *linear, const struct shape *shape, size_t index)
+{
+    size_t inner = (size_t)shape_product(shape, 2, shape->rank);
+    size_t first, second, columns = (size_t)shape->dims[1];
+
+    index /= inner;
+    first = index / columns;
+    second = index % columns;
+    if (node_is(linear->node, "Conv"))
+        return first;
+    if (node_is(linear->node, "ConvTranspose")) {
+        size_t groups = (size_t)node_attr_int(linear->node, "group", 1);
+        size_t rows_each = (size_t)shape->dims[0] / groups;
+
+        return first / rows_each * columns + second;
+    }
+    return node_attr_int(linear->node, "transB", 0) != 0 ? first : second;
+}
+
+static struct constant *scaled_weights(const struct linear *linear, const struct affine *affine)
+{
+    const struct tensor *old = &linear->node->in[1]->constant->tensor;
+    struct constant *made = constant_allocate(DTYPE_FLOAT, &old->shape);
+    size_t count = (size_t)shape_count(&old->shape);
+    float *to;
+
+    if (made == NULL)
+        return NULL;
+    to = (float *)(uintptr_t)made->tensor.data;
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)(tensor_float(old, i) * affine->scale[channel_of(linear, &old->shape, i)]);
+    return made;
+}
+
+static struct constant *shifted_bias(const struct linear *linear, const struct affine *affine)
+{
+    const struct node *node = linear->node;
+    const struct tensor *old =
+        node->inputs == 3 && node->in[2] != NULL ? &node->in[2]->constant->tensor : NULL;
+    size_t step = old == NULL || shape_count(&old->shape) == 1 ? 0 : 1;
+    int64_t dim = (int64_t)affine->channels;
+    struct shape shape = shape_make(1, &dim);
+    struct constant *made = constant_allocate(DTYPE_FLOAT, &shape);
+    float *to;
+
+    if (made == NULL)
+        return NULL;
+    to = (float *)(uintptr_t)made->tensor.data;
+    for (size_t i = 0; i < affine->channels; i++) {
+        double bias = old == NULL ? 0 : linear->beta * tensor_float(old, i * step);
+
+        to[i] = (float)(bias * affine->scale[i] + affine->shift[i]);
+    }
+    return made;
+}
+
+static enum status rewrite(struct graph *graph, const struct linear *linear, struct node *node,
+                           const struct affine *affine)
+{
+    struct value *out = node->out[0];
+    struct constant *weights = scaled_weights(linear, affine);
+    struct constant *bias = shifted_bias(linear, affine);
+    struct value *weights_value, *bias_value;
+
+    if (weights == NULL || bias == NULL) {
+        constant_unref(weights);
+        constant_unref(bias);
+        return STATUS_NO_MEMORY;
+    }
+    weights_value = graph_add_constant(graph, linear->node->in[1]->name, weights);
+    bias_value = graph_add_constant(graph, "", bias);
+    if (weights_value == NULL || bias_value == NULL ||
+        node_grow_inputs(graph, linear->node, 3) != STATUS_OK)
+        return STATUS_NO_MEMORY;
+    node_set_input(linear->node, 1, weights_value);
+    node_set_input(linear->node, 2, bias_value);
+    (void)node_set_float(linear->node, "beta", 1);
+    graph_remove_node(graph, node);
+    node_set_output(linear->node, 0, out);
+    return STATUS_OK;
+}
+
+/* Takes the step behind `node` into it; *out_folded: there was one. */
+static enum status fold_next(struct graph *graph, struct node *node, bool *out_folded)
+{
+    struct node *next = node->outputs == 1 ? graph_single_user(graph, node->out[0]) : NULL;
+    enum status status = STATUS_OK;
+    struct affine affine;
+    struct linear linear;
+
+    *out_folded = false;
+    if (next == NULL || next->outputs != 1 || !read_linear(node, &linear))
+        return STATUS_OK;
+    if (!affine_init(&affine, linear.channels))
+        return STATUS_NO_MEMORY;
+    if (read_affine(&linear, next, &affine)) {
+        status = rewrite(graph, &linear, next, &affine);
+        *out_folded = status == STATUS_OK;
+    }
+    free(affine.scale);
+    return status;
+}
+
+static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)
+{
+    struct list *link = graph->nodes.next;
+
+    (void)context;
+    while (link != &graph->nodes) {
+        struct node *node = CONTAINER_OF(link, struct node, link);
+        bool folded;
+
+        do {
+            if (fold_next(graph, node, &folded) != STATUS_OK)
+                return pass_no_memory(err);
+        } while (folded);
+        link = node->link.next;
+    }
+    return STATUS_OK;
+}
+
+const struct pass pass_fold_affine = {.name = "fold_affine", .stage = PASS_MODEL, .run = run};
