@@ -7,11 +7,13 @@
 #include <string.h>
 
 #include "device/cpu/constant.h"
+#include "device/cpu/epilogue.h"
 #include "device/cpu/onednn.h"
 
 struct state {
     struct onednn_conv *conv;
     const void *packed;
+    struct epilogue epilogue;
     const float *bias; /* NULL: read from the input when there is one */
 };
 
@@ -110,6 +112,7 @@ static enum status prepare(struct kernel_prepare *prepare, bool transposed,
 
     if (state == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
+    state->epilogue = *epilogue;
     (void)resolve(call, transposed, &spec.geometry); /* refuses() saw that it can be */
     status = onednn_conv_create(&spec, &state->conv, err);
     if (status == STATUS_OK) {
@@ -158,7 +161,10 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
         .scratch = run->scratch,
     };
 
-    return onednn_conv_run(state->conv, &conv);
+    TRY(onednn_conv_run(state->conv, &conv));
+    epilogue_clear_padding(&state->epilogue, run->out[0], call->out[0],
+                           call->device->channel_block);
+    return STATUS_OK;
 }
 
 const struct kernel kernel_conv_dnnl = {

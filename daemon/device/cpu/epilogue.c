@@ -1,6 +1,7 @@
 #include "device/cpu/epilogue.h"
 
 #include <math.h>
+#include <string.h>
 
 extern const struct epilogue_ops epilogue_ops_base, epilogue_ops_avx2, epilogue_ops_avx512;
 
@@ -60,4 +61,22 @@ double epilogue_activate(const struct epilogue *epilogue, double x)
         break;
     }
     return x;
+}
+
+void epilogue_clear_padding(const struct epilogue *epilogue, float *y, const struct operand *out,
+                            size_t block)
+{
+    const struct shape *shape = &out->shape;
+    const size_t used = (size_t)shape->dims[1] % block;
+    const size_t cells = (size_t)shape_product(shape, 2, shape->rank);
+    const size_t blocks = ((size_t)shape->dims[1] + block - 1) / block;
+
+    if (out->layout != LAYOUT_BLOCKED || used == 0 || epilogue_activate(epilogue, 0) == 0)
+        return;
+    for (size_t n = 1; n <= (size_t)shape->dims[0]; n++) {
+        float *last = y + (n * blocks - 1) * cells * block;
+
+        for (size_t cell = 0; cell < cells; cell++)
+            memset(last + cell * block + used, 0, (block - used) * sizeof(float));
+    }
 }

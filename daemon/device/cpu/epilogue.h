@@ -13,6 +13,10 @@ struct epilogue_ops {
 };
 
 const struct epilogue_ops *epilogue_ops_for(enum cpu_isa isa);
+/* Activations that are not 0 at 0 leave something in the channels that only pad a blocked result:
+ * makes them zero again.  `y` is the data of `out`. */
+void epilogue_clear_padding(const struct epilogue *epilogue, float *y, const struct operand *out,
+                            size_t block);
 /* One number, in double: the reference, and whether act(0) is 0. */
 double epilogue_activate(const struct epilogue *epilogue, double x);
 

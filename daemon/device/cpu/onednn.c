@@ -503,27 +503,6 @@ enum status onednn_conv_pack(const struct onednn_conv *conv, const void *weights
     return status;
 }
 
-/* Activations that are not 0 at 0 leave something in channels that only pad. */
-static void clear_padding(const struct onednn_conv *conv, float *y)
-{
-    const struct conv_geometry *g = &conv->spec.geometry;
-    const size_t block = conv->spec.block;
-    const size_t padded = (size_t)(conv->groups * conv->out_per_group);
-    const size_t first = (size_t)g->out_channels % block;
-    const size_t image = conv->y_count / (size_t)g->batch;
-    const size_t cells = image / padded;
-
-    if (conv->spec.y_layout != LAYOUT_BLOCKED || padded == (size_t)g->out_channels ||
-        epilogue_activate(&conv->spec.epilogue, 0) == 0)
-        return;
-    for (size_t n = 0; n < (size_t)g->batch; n++) {
-        float *last = y + (n + 1) * image - cells * block;
-
-        for (size_t cell = 0; cell < cells; cell++)
-            memset(last + cell * block + first, 0, (block - first) * sizeof(float));
-    }
-}
-
 enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_conv_run *run)
 {
     dnnl_memory_t *memories = conv->lanes[run->lane];
@@ -552,6 +531,5 @@ enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_
     if (conv->own_epilogue)
         epilogue_ops_for(conv->spec.isa)
             ->apply(&conv->spec.epilogue, run->y, run->residual, conv->y_count);
-    clear_padding(conv, run->y);
     return STATUS_OK;
 }

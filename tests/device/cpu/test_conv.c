@@ -111,7 +111,7 @@ static struct op_test make_test(const struct form *form, struct conv_attrs *attr
                {DTYPE_FLOAT, SHAPE(form->m), .constant = true}},
         .reference = reference_conv,
         .relative = 1e-5,
-        .absolute = 4e-5,
+        .absolute = 1.5e-4,
         .rows = true,
     };
 }
@@ -188,7 +188,7 @@ static void one_and_three_dimensions_are_right(void **state)
         .in = {{DTYPE_FLOAT, SHAPE(2, 5, 19)}, {DTYPE_FLOAT, SHAPE(18, 5, 4), .constant = true}},
         .reference = reference_conv,
         .relative = 1e-5,
-        .absolute = 4e-5,
+        .absolute = 1.5e-4,
         .rows = true};
 
     (void)state;

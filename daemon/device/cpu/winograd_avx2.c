@@ -1,0 +1,1 @@
+#include "device/cpu/winograd_kernels.h"
