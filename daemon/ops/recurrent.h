@@ -39,6 +39,25 @@ struct recurrent_attrs {
     int64_t linear_before_reset; /* GRU only */
 };
 
+/* Positions of the inputs; the last two are LSTM's. */
+enum recurrent_input {
+    RECURRENT_X,
+    RECURRENT_W,
+    RECURRENT_R,
+    RECURRENT_BIAS,
+    RECURRENT_LENGTHS,
+    RECURRENT_H,
+    RECURRENT_C,
+    RECURRENT_P,
+};
+
+size_t recurrent_directions(const struct recurrent_attrs *attrs);
+
+/* What the gates of each operator use unless told otherwise. */
+extern const enum recurrent_activation recurrent_lstm_functions[3];
+extern const enum recurrent_activation recurrent_gru_functions[2];
+extern const enum recurrent_activation recurrent_rnn_functions[1];
+
 /* The functions of all gates: `each` per direction, in ONNX's order.  Defaults where none is given.
  */
 MUST_CHECK enum status recurrent_functions(const struct recurrent_attrs *attrs, size_t each,

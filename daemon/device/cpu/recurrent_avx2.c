@@ -1,0 +1,1 @@
+#include "device/cpu/recurrent_kernels.h"
