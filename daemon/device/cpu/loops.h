@@ -24,12 +24,36 @@ enum binary_loop {
     BINARY_LOOPS
 };
 
+enum reduce_loop {
+#define REDUCE(name, mapped, combine, neutral) REDUCE_##name,
+#include "device/cpu/reduce_loops.def"
+#undef REDUCE
+    REDUCE_LOOPS
+};
+
 /* y[i] = f(x[i]); x and y may be the same. */
 typedef void (*unary_fn)(const float *x, float *y, size_t count, float a, float b);
 
 struct loops {
     unary_fn unary[UNARY_LOOPS];
     tile_fn binary[BINARY_LOOPS]; /* out = f(in[0], in[1]); out may be either of them */
+    /* The reduction of a row; of nothing: its neutral element.  Loops named _from take `shift`. */
+    double (*row[REDUCE_LOOPS])(const float *x, size_t count, float shift);
+    /* Takes one more row into running totals, one a column. */
+    void (*columns[REDUCE_LOOPS])(const float *x, float *totals, size_t count, const float *shifts);
+    /* y = e^(x - shift); returns the sum. */
+    double (*exp_row)(const float *x, float *y, size_t count, float shift);
+    void (*softmax_columns)(const float *x, float *y, size_t count, size_t stride, size_t columns,
+                            bool logarithm);
+    /* y = (x - mean) * factor * scale + bias; scale and bias may be NULL. */
+    void (*normalize_row)(const float *x, float *y, size_t count, float mean, float factor,
+                          const float *scale, const float *bias);
+    /* y = (x - mean) * factor + bias */
+    void (*affine_row)(const float *x, float *y, size_t count, float mean, float factor,
+                       float bias);
+    /* y = x * scale + shift, a scale and a shift for each column */
+    void (*affine_columns)(const float *x, float *y, size_t rows, size_t columns,
+                           const float *scale, const float *shift);
     void (*float_from_half)(const uint16_t *x, float *y, size_t count);
     void (*half_from_float)(const float *x, uint16_t *y, size_t count);
 };

@@ -64,8 +64,8 @@ INLINE vf tile_load_part(const float *p, ptrdiff_t column_stride, size_t i, size
     {                                                                                              \
         return on_vectors;                                                                         \
     }                                                                                              \
-    INLINE void row_##name(const float *a, ptrdiff_t sa, const float *b, ptrdiff_t sb, float *c,   \
-                           size_t count)                                                           \
+    INLINE void pair_row_##name(const float *a, ptrdiff_t sa, const float *b, ptrdiff_t sb,        \
+                                float *c, size_t count)                                            \
     {                                                                                              \
         size_t i = 0;                                                                              \
                                                                                                    \
@@ -86,11 +86,11 @@ INLINE vf tile_load_part(const float *p, ptrdiff_t column_stride, size_t i, size
         (void)arg;                                                                                 \
         for (size_t r = 0; r < tile->rows; r++) {                                                  \
             if (sa == 1 && sb == 1)                                                                \
-                row_##name(a, 1, b, 1, c, tile->columns);                                          \
+                pair_row_##name(a, 1, b, 1, c, tile->columns);                                     \
             else if (sa == 1)                                                                      \
-                row_##name(a, 1, b, 0, c, tile->columns);                                          \
+                pair_row_##name(a, 1, b, 0, c, tile->columns);                                     \
             else                                                                                   \
-                row_##name(a, 0, b, sb, c, tile->columns);                                         \
+                pair_row_##name(a, 0, b, sb, c, tile->columns);                                    \
             a += tile->row_strides[0];                                                             \
             b += tile->row_strides[1];                                                             \
             c += tile->out_row_stride;                                                             \
@@ -98,6 +98,8 @@ INLINE vf tile_load_part(const float *p, ptrdiff_t column_stride, size_t i, size
     }
 #include "device/cpu/binary_loops.def"
 #undef LOOP
+
+#include "device/cpu/rows_kernels.h"
 
 #if defined(__F16C__)
 static void from_half(const uint16_t *x, float *y, size_t count)
@@ -147,6 +149,23 @@ const struct loops SIMD_NAME(loops) = {
 #include "device/cpu/binary_loops.def"
 #undef LOOP
         },
+    .row =
+        {
+#define REDUCE(name, mapped, combine, neutral) [REDUCE_##name] = row_##name,
+#include "device/cpu/reduce_loops.def"
+#undef REDUCE
+        },
+    .columns =
+        {
+#define REDUCE(name, mapped, combine, neutral) [REDUCE_##name] = columns_##name,
+#include "device/cpu/reduce_loops.def"
+#undef REDUCE
+        },
+    .exp_row = exp_row,
+    .softmax_columns = softmax_columns,
+    .normalize_row = normalize_row,
+    .affine_row = affine_row,
+    .affine_columns = affine_columns,
     .float_from_half = from_half,
     .half_from_float = to_half,
 };

@@ -1,0 +1,221 @@
+/* Loops over one row or over columns: reductions, softmax, normalisation.  Part of loops_kernels.h.
+ *
+ * In which order a row is summed depends on its length alone: vectors of a block in four
+ * accumulators, the lanes folded in halves, the blocks in double. */
+
+enum { ROW_BLOCK = 4096 };
+
+INLINE vf vload_filled(const float *p, size_t n, float fill)
+{
+    float lanes[VW];
+
+    for (size_t i = 0; i < VW; i++)
+        lanes[i] = i < n ? p[i] : fill;
+    return vload(lanes);
+}
+
+/* A whole vector or its first n elements. */
+INLINE vf vload_upto(const float *p, size_t n)
+{
+    return n == VW ? vload(p) : vload_part(p, n);
+}
+INLINE void vstore_upto(float *p, vf x, size_t n)
+{
+    if (n == VW)
+        vstore(p, x);
+    else
+        vstore_part(p, x, n);
+}
+
+#define ADD_vectors(a, x) vadd(a, x)
+#define MUL_vectors(a, x) vmul(a, x)
+#define MAX_vectors(a, x) vselect_nan(x, x, vmax(x, a)) /* a NaN stays */
+#define MIN_vectors(a, x) vselect_nan(x, x, vmin(x, a))
+#define ADD_numbers(a, x) ((a) + (x))
+#define MUL_numbers(a, x) ((a) * (x))
+#define MAX_numbers(a, x) ((a) > (x) || isnan(a) ? (a) : (x))
+#define MIN_numbers(a, x) ((a) < (x) || isnan(a) ? (a) : (x))
+#define ADD_nothing       0.0f
+#define MUL_nothing       1.0f
+#define MAX_nothing       (-INFINITY)
+#define MIN_nothing       INFINITY
+
+#define REDUCE(name, mapped, combine, neutral)                                                     \
+    INLINE vf mapped_##name(vf x, vf s)                                                            \
+    {                                                                                              \
+        (void)s;                                                                                   \
+        return mapped;                                                                             \
+    }                                                                                              \
+    static float block_##name(const float *x, size_t count, float shift)                           \
+    {                                                                                              \
+        vf s = vset1(shift), a[4];                                                                 \
+        float lanes[VW];                                                                           \
+        size_t i = 0;                                                                              \
+                                                                                                   \
+        for (int k = 0; k < 4; k++)                                                                \
+            a[k] = vset1(combine##_nothing);                                                       \
+        for (; i + 4 * VW <= count; i += 4 * VW)                                                   \
+            UNROLL for (int k = 0; k < 4; k++) a[k] =                                              \
+                combine##_vectors(a[k], mapped_##name(vload(x + i + (size_t)k * VW), s));          \
+        for (; i + VW <= count; i += VW)                                                           \
+            a[0] = combine##_vectors(a[0], mapped_##name(vload(x + i), s));                        \
+        if (i < count)                                                                             \
+            a[1] = combine##_vectors(a[1],                                                         \
+                                     mapped_##name(vload_filled(x + i, count - i, neutral), s));   \
+        a[0] = combine##_vectors(a[0], a[1]);                                                      \
+        a[2] = combine##_vectors(a[2], a[3]);                                                      \
+        vstore(lanes, combine##_vectors(a[0], a[2]));                                              \
+        for (int half = VW / 2; half > 0; half /= 2)                                               \
+            for (int k = 0; k < half; k++)                                                         \
+                lanes[k] = combine##_numbers(lanes[k], lanes[k + half]);                           \
+        return lanes[0];                                                                           \
+    }                                                                                              \
+    static double row_##name(const float *x, size_t count, float shift)                            \
+    {                                                                                              \
+        double total = (double)combine##_nothing;                                                  \
+                                                                                                   \
+        for (size_t i = 0; i < count; i += ROW_BLOCK) {                                            \
+            size_t n = count - i < ROW_BLOCK ? count - i : ROW_BLOCK;                              \
+            double part = (double)block_##name(x + i, n, shift);                                   \
+                                                                                                   \
+            total = combine##_numbers(total, part);                                                \
+        }                                                                                          \
+        return total;                                                                              \
+    }                                                                                              \
+    static void columns_##name(const float *x, float *total, size_t count, const float *shifts)    \
+    {                                                                                              \
+        size_t i = 0;                                                                              \
+                                                                                                   \
+        for (; i + VW <= count; i += VW) {                                                         \
+            vf s = shifts != NULL ? vload(shifts + i) : vzero();                                   \
+                                                                                                   \
+            vstore(total + i,                                                                      \
+                   combine##_vectors(vload(total + i), mapped_##name(vload(x + i), s)));           \
+        }                                                                                          \
+        if (i < count) {                                                                           \
+            size_t n = count - i;                                                                  \
+            vf s = shifts != NULL ? vload_part(shifts + i, n) : vzero();                           \
+                                                                                                   \
+            vstore_part(total + i,                                                                 \
+                        combine##_vectors(vload_part(total + i, n),                                \
+                                          mapped_##name(vload_part(x + i, n), s)),                 \
+                        n);                                                                        \
+        }                                                                                          \
+    }
+#include "device/cpu/reduce_loops.def"
+#undef REDUCE
+
+/* y = e^(x - shift), the sum of which is returned. */
+static double exp_row(const float *x, float *y, size_t count, float shift)
+{
+    double total = 0;
+    vf s = vset1(shift);
+
+    for (size_t from = 0; from < count; from += ROW_BLOCK) {
+        size_t to = count - from < ROW_BLOCK ? count : from + ROW_BLOCK, i = from;
+        vf a = vzero(), b = vzero();
+
+        for (; i + 2 * VW <= to; i += 2 * VW) {
+            vf p = vexp(vsub(vload(x + i), s)), q = vexp(vsub(vload(x + i + VW), s));
+
+            vstore(y + i, p);
+            vstore(y + i + VW, q);
+            a = vadd(a, p);
+            b = vadd(b, q);
+        }
+        for (; i + VW <= to; i += VW) {
+            vf p = vexp(vsub(vload(x + i), s));
+
+            vstore(y + i, p);
+            a = vadd(a, p);
+        }
+        if (i < to) {
+            vf p = vexp(vsub(vload_filled(x + i, to - i, -INFINITY), s));
+
+            vstore_part(y + i, p, to - i);
+            b = vadd(b, p);
+        }
+        total += (double)vsum(vadd(a, b));
+    }
+    return total;
+}
+
+/* Softmax down `count` rows that are `stride` apart, for columns that lie together. */
+static void softmax_columns(const float *x, float *y, size_t count, size_t stride, size_t columns,
+                            bool logarithm)
+{
+    for (size_t c = 0; c < columns; c += VW) {
+        size_t n = columns - c < VW ? columns - c : VW;
+        vf top = vset1(-INFINITY), sum = vzero();
+
+        for (size_t i = 0; i < count; i++) {
+            vf v = vload_upto(x + i * stride + c, n);
+
+            top = MAX_vectors(top, v);
+        }
+        for (size_t i = 0; i < count; i++) {
+            vf v = vexp(vsub(vload_upto(x + i * stride + c, n), top));
+
+            sum = vadd(sum, v);
+            if (!logarithm)
+                vstore_upto(y + i * stride + c, v, n);
+        }
+        if (logarithm)
+            sum = vadd(top, vlog(sum));
+        for (size_t i = 0; i < count; i++) {
+            vf v = vload_upto((logarithm ? x : y) + i * stride + c, n);
+
+            vstore_upto(y + i * stride + c, logarithm ? vsub(v, sum) : vdiv(v, sum), n);
+        }
+    }
+}
+
+/* y = (x - mean) * factor, times scale, plus bias; either may be NULL. */
+static void normalize_row(const float *x, float *y, size_t count, float mean, float factor,
+                          const float *scale, const float *bias)
+{
+    vf m = vset1(mean), f = vset1(factor);
+
+    for (size_t i = 0; i < count; i += VW) {
+        size_t n = count - i < VW ? count - i : VW;
+        vf v = vmul(vsub(vload_upto(x + i, n), m), f);
+
+        if (scale != NULL)
+            v = vmul(v, vload_upto(scale + i, n));
+        if (bias != NULL)
+            v = vadd(v, vload_upto(bias + i, n));
+        vstore_upto(y + i, v, n);
+    }
+}
+
+/* y = (x - mean) * factor + bias */
+static void affine_row(const float *x, float *y, size_t count, float mean, float factor, float bias)
+{
+    vf m = vset1(mean), f = vset1(factor), b = vset1(bias);
+
+    for (size_t i = 0; i < count; i += VW) {
+        size_t n = count - i < VW ? count - i : VW;
+
+        vstore_upto(y + i, vfma(vsub(vload_upto(x + i, n), m), f, b), n);
+    }
+}
+
+/* y = x * scale + shift for `rows` rows, each element of a row with a scale and shift of its own.
+ */
+static void affine_columns(const float *x, float *y, size_t rows, size_t columns,
+                           const float *scale, const float *shift)
+{
+    for (size_t r = 0; r < rows; r++, x += columns, y += columns) {
+        size_t i = 0;
+
+        for (; i + VW <= columns; i += VW)
+            vstore(y + i, vfma(vload(x + i), vload(scale + i), vload(shift + i)));
+        if (i < columns) {
+            size_t n = columns - i;
+
+            vstore_part(
+                y + i,
+                vfma(vload_part(x + i, n), vload_part(scale + i, n), vload_part(shift + i, n)), n);
+        }
+    }
+}
