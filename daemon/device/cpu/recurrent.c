@@ -169,7 +169,8 @@ static void lay_out(const struct recurrent_state *state, struct room *room, unsi
     work->c = take(room, state->kind == LSTM ? batch * row : 0);
     work->step = take(room, batch * state->kind * row);
     work->reset = take(room, state->kind == GRU ? batch * row : 0);
-    work->gemm = take(room, gemm_scratch_bytes(state->isa, threads));
+    work->gemm =
+        take(room, gemm_scratch_bytes(state->isa, state->chunk * state->batch, threads));
 }
 
 /* ---- one direction ---- */
