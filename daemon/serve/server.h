@@ -1,7 +1,7 @@
 /* The wire: listeners, connections, HTTP/2 + gRPC, HTTP/1.1 REST, metrics, admin.
  *
- * One I/O thread runs server_run(); a connection belongs to its thread for life.  Health answers come
- * from here even when the device is stuck.
+ * One I/O thread runs server_run(); a connection belongs to its thread for life.  Health answers
+ * come from here even when the device is stuck.
  */
 #ifndef SERVE_SERVER_H
 #define SERVE_SERVER_H
@@ -30,7 +30,7 @@ struct activated_fd {
 };
 
 struct server_config {
-    struct event_base *base; /* the first I/O thread's loop; owned by the caller */
+    struct event_base *base;     /* the first I/O thread's loop; owned by the caller */
     const struct config *config; /* borrowed for the call */
     struct repository *repository;
     struct batcher *batcher;
@@ -47,8 +47,8 @@ MUST_CHECK enum status server_create(const struct server_config *config, struct 
                                      struct error *err);
 void server_destroy(struct server *server); /* closes what is left; NULL is fine */
 void server_configure(struct server *server, const struct config *config); /* LIVE keys */
-/* Stops accepting, GOAWAY in two steps, "Connection: close", not ready; calls `drained` when the last
- * connection's work is answered. */
+/* Stops accepting, GOAWAY in two steps, "Connection: close", not ready; calls `drained` when the
+ * last connection's work is answered. */
 void server_drain(struct server *server, void (*drained)(void *arg), void *arg);
 /* Requests in flight. */
 size_t server_busy(const struct server *server);

@@ -1,0 +1,151 @@
+#include "serve/codec/classification.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/codec/bytes.h"
+
+enum { CLASSES_MAX = 1000000, TEXT_MAX = 400 };
+
+static double value_at(enum dtype dtype, const void *data, size_t i)
+{
+    switch (dtype) {
+    case DTYPE_FLOAT:
+        return (double)((const float *)data)[i];
+    case DTYPE_DOUBLE:
+        return ((const double *)data)[i];
+    case DTYPE_FLOAT16:
+        return (double)float_from_half(((const uint16_t *)data)[i]);
+    case DTYPE_BFLOAT16:
+        return (double)float_from_bfloat16(((const uint16_t *)data)[i]);
+    case DTYPE_INT8:
+        return ((const int8_t *)data)[i];
+    case DTYPE_UINT8:
+    case DTYPE_BOOL:
+        return ((const uint8_t *)data)[i];
+    case DTYPE_INT16:
+        return ((const int16_t *)data)[i];
+    case DTYPE_UINT16:
+        return ((const uint16_t *)data)[i];
+    case DTYPE_INT32:
+        return ((const int32_t *)data)[i];
+    case DTYPE_UINT32:
+        return ((const uint32_t *)data)[i];
+    case DTYPE_INT64:
+        return (double)((const int64_t *)data)[i];
+    case DTYPE_UINT64:
+        return (double)((const uint64_t *)data)[i];
+    default:
+        return 0;
+    }
+}
+
+/* `a` stands before `b`: larger, or equal and earlier; NaN comes last. */
+static bool is_better(enum dtype dtype, const void *row, uint32_t a, uint32_t b)
+{
+    double left = value_at(dtype, row, a), right = value_at(dtype, row, b);
+
+    if (left != right && (left == left || right == right))
+        return left == left && (right != right || left > right);
+    return a < b;
+}
+
+/* A heap whose root is the worst of those kept. */
+static void sift(enum dtype dtype, const void *row, uint32_t *heap, size_t count, size_t at)
+{
+    for (size_t below; (below = 2 * at + 1) < count; at = below) {
+        uint32_t kept = heap[at];
+
+        if (below + 1 < count && is_better(dtype, row, heap[below], heap[below + 1]))
+            below++;
+        if (!is_better(dtype, row, kept, heap[below]))
+            return;
+        heap[at] = heap[below];
+        heap[below] = kept;
+    }
+}
+
+/* Fills `best` with the indices of the `count` best of `size`, best first. */
+static void select_best(enum dtype dtype, const void *row, size_t size, uint32_t *best,
+                        size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        best[i] = (uint32_t)i;
+    for (size_t i = count / 2; i-- > 0;)
+        sift(dtype, row, best, count, i);
+    for (size_t i = count; i < size; i++) {
+        if (!is_better(dtype, row, (uint32_t)i, best[0]))
+            continue;
+        best[0] = (uint32_t)i;
+        sift(dtype, row, best, count, 0);
+    }
+    for (size_t left = count; left > 1; left--) {
+        uint32_t worst = best[0];
+
+        best[0] = best[left - 1];
+        best[left - 1] = worst;
+        sift(dtype, row, best, left - 1, 0);
+    }
+}
+
+static struct bytes describe(struct call *call, const struct model_port *port, const void *row,
+                             uint32_t index)
+{
+    double value = value_at(port->dtype, row, index);
+    const char *label = index < port->labels ? port->label[index] : NULL;
+    char text[TEXT_MAX];
+    int length = dtype_is_float(port->dtype)
+                     ? snprintf(text, sizeof(text), "%f:%" PRIu32, value, index)
+                     : snprintf(text, sizeof(text), "%.0f:%" PRIu32, value, index);
+    size_t size = length < 0 ? 0 : (size_t)length;
+    size_t label_size = label != NULL ? strlen(label) : 0;
+    char *copy = call_take(call, size + 1 + label_size + 1);
+
+    if (copy == NULL)
+        return (struct bytes){NULL, 0};
+    memcpy(copy, text, size);
+    if (label_size == 0)
+        return (struct bytes){copy, size};
+    copy[size] = ':';
+    memcpy(copy + size + 1, label, label_size);
+    return (struct bytes){copy, size + 1 + label_size};
+}
+
+enum status classify(struct call *call, const struct model_port *port, bool has_batch,
+                     size_t classes, struct response_tensor *tensor, struct error *err)
+{
+    size_t total = (size_t)shape_count(&tensor->shape);
+    size_t rows = has_batch && tensor->shape.rank > 0 ? (size_t)tensor->shape.dims[0] : 1;
+    size_t size = rows > 0 ? total / rows : 0, count = classes < size ? classes : size;
+    size_t row_bytes = size * dtype_bytes(tensor->dtype);
+    struct bytes *elements;
+    uint32_t *best;
+
+    if (tensor->dtype == DTYPE_STRING || size > CLASSES_MAX)
+        return error_set(err, STATUS_INVALID,
+                         "output '%s' cannot be classified: %s with %zu elements a row, numbers "
+                         "and at most %d are allowed",
+                         port->name, dtype_oip_name(tensor->dtype), size, CLASSES_MAX);
+    elements = arena_take_array(&call->request.arena, rows * count, sizeof(*elements));
+    best = arena_take_array(&call->request.arena, count, sizeof(*best));
+    if (elements == NULL || best == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "out of memory for the answer");
+    for (size_t row = 0; row < rows; row++) {
+        const void *data = (const uint8_t *)tensor->raw.data + row * row_bytes;
+
+        select_best(port->dtype, data, size, best, count);
+        for (size_t i = 0; i < count; i++) {
+            elements[row * count + i] = describe(call, port, data, best[i]);
+            if (elements[row * count + i].data == NULL)
+                return error_set(err, STATUS_NO_MEMORY, "out of memory for the answer");
+        }
+    }
+    tensor->dtype = DTYPE_STRING;
+    tensor->elements = elements;
+    tensor->shape.rank = 0;
+    if (has_batch)
+        tensor->shape.dims[tensor->shape.rank++] = (int64_t)rows;
+    tensor->shape.dims[tensor->shape.rank++] = (int64_t)count;
+    return STATUS_OK;
+}

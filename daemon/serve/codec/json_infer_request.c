@@ -1,0 +1,387 @@
+/* POST …/infer: the JSON part, tensors in it or behind it. */
+#include <inttypes.h>
+#include <string.h>
+
+#include "serve/codec/infer_request.h"
+#include "serve/codec/json_infer.h"
+#include "serve/codec/json_scan.h"
+
+enum { ARENA_MOST = 4096, FIRST_TENSORS = 8 };
+
+struct reader {
+    struct call *call;
+    struct infer_message *message;
+    struct json_scan scan;
+    size_t input_room, output_room;
+    struct error *err;
+    enum status status; /* of a failure that is not the JSON's */
+};
+
+static bool is(struct slice text, const char *name)
+{
+    return text.size == strlen(name) && memcmp(text.data, name, text.size) == 0;
+}
+
+#define REFUSE(reader, status_, ...)                                                               \
+    ((reader)->status = error_set((reader)->err, (status_), __VA_ARGS__),                          \
+     json_fail(&(reader)->scan, "refused"))
+
+/* One more place at the end of an array that doubles in the arena; NULL: refused. */
+static void *add_place(struct reader *reader, void **array, size_t *count, size_t *room,
+                       size_t size)
+{
+    if (*count == INFER_TENSORS_MAX) {
+        (void)REFUSE(reader, STATUS_INVALID, "more than %d tensors in one request",
+                     INFER_TENSORS_MAX);
+        return NULL;
+    }
+    if (*count == *room) {
+        size_t grown_room = *room > 0 ? *room * 2 : FIRST_TENSORS;
+        void *grown = arena_take_array(&reader->call->request.arena, grown_room, size);
+
+        if (grown == NULL) {
+            (void)REFUSE(reader, STATUS_NO_MEMORY, "out of memory");
+            return NULL;
+        }
+        if (*count > 0)
+            memcpy(grown, *array, *count * size);
+        *array = grown;
+        *room = grown_room;
+    }
+    return (char *)*array + size * (*count)++;
+}
+
+static bool read_shape(struct reader *reader, struct infer_input *input)
+{
+    struct json_scan *scan = &reader->scan;
+
+    input->shape.rank = 0;
+    if (!json_enter(scan, '['))
+        return false;
+    while (json_next_element(scan)) {
+        int64_t dim;
+
+        if (!json_integer(scan, &dim))
+            return false;
+        if (input->shape.rank == SHAPE_MAX_RANK)
+            return REFUSE(reader, STATUS_INVALID, "input '%.*s' has more than %d dimensions",
+                          (int)input->name.size, input->name.data, SHAPE_MAX_RANK);
+        input->shape.dims[input->shape.rank++] = dim;
+    }
+    return scan->why == NULL;
+}
+
+/* ---- tensors in JSON ---- */
+
+static bool read_data(struct reader *reader, struct infer_input *input)
+{
+    struct json_scan *scan = &reader->scan;
+    size_t most = (size_t)(scan->end - scan->at) / 2 + 1; /* an element and what parts it */
+    size_t size = dtype_bytes(input->dtype), count = 0;
+    int64_t expected = 0;
+    void *data;
+
+    if (shape_elements(&input->shape, &expected) != STATUS_OK)
+        return REFUSE(reader, STATUS_INVALID, "the shape of input '%.*s' is no shape",
+                      (int)input->name.size, input->name.data);
+    if ((uint64_t)expected > most)
+        return REFUSE(reader, STATUS_INVALID,
+                      "input '%.*s' has fewer elements than its shape says: %" PRId64,
+                      (int)input->name.size, input->name.data, expected);
+    data = (size_t)expected * size <= ARENA_MOST
+               ? call_take(reader->call, (size_t)expected * size)
+               : call_take_pooled(reader->call, (size_t)expected * size);
+    if (data == NULL)
+        return REFUSE(reader, STATUS_NO_MEMORY, "no host memory for input '%.*s'",
+                      (int)input->name.size, input->name.data);
+    if (!json_tensor(scan, input->dtype, data, (size_t)expected, &count))
+        return false;
+    if (count != (size_t)expected)
+        return REFUSE(reader, STATUS_INVALID,
+                      "input '%.*s' has %zu elements, its shape says %" PRId64,
+                      (int)input->name.size, input->name.data, count, expected);
+    input->data = data;
+    input->bytes = count * size;
+    input->has_data = input->is_ready = true;
+    return true;
+}
+
+/* ---- members ---- */
+
+static bool read_input_parameters(struct reader *reader, int64_t *binary_size)
+{
+    struct json_scan *scan = &reader->scan;
+    struct slice name;
+
+    if (!json_enter(scan, '{'))
+        return false;
+    while (json_next_member(scan, &name)) {
+        if (is(name, "shared_memory_region"))
+            return REFUSE(reader, STATUS_UNSUPPORTED, "shared memory is not supported");
+        if (is(name, "binary_data_size") ? !json_integer(scan, binary_size) : !json_skip(scan))
+            return false;
+    }
+    return scan->why == NULL;
+}
+
+struct pending_input { /* what can only be settled at the end of the object */
+    int64_t binary_size;
+    char *data_at; /* JSON data that came before its datatype or shape */
+    bool has_shape;
+};
+
+static bool read_input_member(struct reader *reader, struct slice name, struct infer_input *input,
+                              struct pending_input *pending)
+{
+    struct json_scan *scan = &reader->scan;
+    struct slice text;
+
+    if (is(name, "name"))
+        return json_string(scan, &input->name);
+    if (is(name, "datatype")) {
+        if (!json_string(scan, &text))
+            return false;
+        input->dtype = dtype_from_oip_name(text.data, text.size);
+        return input->dtype != DTYPE_NONE ||
+               REFUSE(reader, STATUS_INVALID, "input '%.*s' has the unknown datatype '%.*s'",
+                      (int)input->name.size, input->name.data, (int)text.size, text.data);
+    }
+    if (is(name, "shape")) {
+        pending->has_shape = true;
+        return read_shape(reader, input);
+    }
+    if (is(name, "parameters"))
+        return read_input_parameters(reader, &pending->binary_size);
+    if (is(name, "data")) {
+        if (input->dtype != DTYPE_NONE && pending->has_shape)
+            return read_data(reader, input);
+        pending->data_at = scan->at;
+    }
+    return json_skip(scan);
+}
+
+/* Data that stood before its datatype or shape: skipped then, read now. */
+static bool read_data_again(struct reader *reader, struct infer_input *input, char *data_at)
+{
+    struct json_scan *scan = &reader->scan;
+    char *behind = scan->at;
+
+    scan->at = data_at;
+    if (!read_data(reader, input))
+        return false;
+    scan->at = behind;
+    return true;
+}
+
+static bool read_input(struct reader *reader)
+{
+    struct infer_message *message = reader->message;
+    struct json_scan *scan = &reader->scan;
+    struct pending_input pending = {.binary_size = -1};
+    struct infer_input *input = add_place(reader, (void **)&message->in, &message->inputs,
+                                          &reader->input_room, sizeof(*input));
+    struct slice name;
+
+    if (input == NULL || !json_enter(scan, '{'))
+        return false;
+    while (json_next_member(scan, &name))
+        if (!read_input_member(reader, name, input, &pending))
+            return false;
+    if (scan->why != NULL)
+        return false;
+    if (input->dtype == DTYPE_NONE || !pending.has_shape)
+        return REFUSE(reader, STATUS_INVALID, "input '%.*s' lacks its datatype or shape",
+                      (int)input->name.size, input->name.data);
+    if (pending.data_at != NULL && !read_data_again(reader, input, pending.data_at))
+        return false;
+    if (pending.binary_size < 0)
+        return true;
+    if (input->has_data)
+        return REFUSE(reader, STATUS_INVALID, "input '%.*s' has both data and binary_data_size",
+                      (int)input->name.size, input->name.data);
+    input->bytes = (size_t)pending.binary_size; /* data is given by take_binaries() */
+    input->is_binary = true;
+    return true;
+}
+
+static bool read_output_parameters(struct reader *reader, struct infer_output *output)
+{
+    struct json_scan *scan = &reader->scan;
+    struct slice name;
+
+    if (!json_enter(scan, '{'))
+        return false;
+    while (json_next_member(scan, &name)) {
+        bool good;
+
+        if (is(name, "shared_memory_region"))
+            return REFUSE(reader, STATUS_UNSUPPORTED, "shared memory is not supported");
+        if (is(name, "binary_data"))
+            good = output->has_binary = json_bool(scan, &output->is_binary);
+        else if (is(name, "classification"))
+            good = json_integer(scan, &output->classes) &&
+                   (output->classes > 0 || json_fail(scan, "classification must be above 0"));
+        else
+            good = json_skip(scan);
+        if (!good)
+            return false;
+    }
+    return scan->why == NULL;
+}
+
+static bool read_output(struct reader *reader)
+{
+    struct infer_message *message = reader->message;
+    struct json_scan *scan = &reader->scan;
+    struct infer_output *output = add_place(reader, (void **)&message->out, &message->outputs,
+                                            &reader->output_room, sizeof(*output));
+    struct slice name;
+
+    if (output == NULL || !json_enter(scan, '{'))
+        return false;
+    while (json_next_member(scan, &name)) {
+        bool good = is(name, "name")         ? json_string(scan, &output->name)
+                    : is(name, "parameters") ? read_output_parameters(reader, output)
+                                             : json_skip(scan);
+        if (!good)
+            return false;
+    }
+    return scan->why == NULL;
+}
+
+static bool read_parameters(struct reader *reader)
+{
+    struct infer_message *message = reader->message;
+    struct json_scan *scan = &reader->scan;
+    struct slice name;
+    int64_t number;
+
+    if (!json_enter(scan, '{'))
+        return false;
+    while (json_next_member(scan, &name)) {
+        if (is(name, "priority") || is(name, "timeout")) {
+            if (!json_integer(scan, &number))
+                return false;
+            if (number < 0)
+                return json_fail(scan, "priority and timeout must not be negative");
+            if (is(name, "priority"))
+                message->priority = (uint64_t)number;
+            else
+                message->timeout_us = number;
+        } else if (is(name, "binary_data_output")) {
+            if (!json_bool(scan, &message->binary_data_output))
+                return false;
+        } else if (name.size >= 7 && memcmp(name.data, "triton_", 7) == 0) {
+            return REFUSE(reader, STATUS_INVALID,
+                          "parameter keys starting with 'triton_' are reserved for Triton usage "
+                          "('%.*s')",
+                          (int)name.size, name.data);
+        } else if (!json_skip(scan)) {
+            return false;
+        }
+    }
+    return scan->why == NULL;
+}
+
+static bool read_list(struct reader *reader, bool (*read_one)(struct reader *reader))
+{
+    if (!json_enter(&reader->scan, '['))
+        return false;
+    while (json_next_element(&reader->scan))
+        if (!read_one(reader))
+            return false;
+    return reader->scan.why == NULL;
+}
+
+static bool read_document(struct reader *reader)
+{
+    struct json_scan *scan = &reader->scan;
+    struct slice name;
+
+    if (!json_enter(scan, '{'))
+        return false;
+    while (json_next_member(scan, &name)) {
+        bool good = is(name, "id")           ? json_string(scan, &reader->message->id)
+                    : is(name, "inputs")     ? read_list(reader, read_input)
+                    : is(name, "outputs")    ? read_list(reader, read_output)
+                    : is(name, "parameters") ? read_parameters(reader)
+                                             : json_skip(scan);
+        if (!good)
+            return false;
+    }
+    return json_finish(scan);
+}
+
+/* ---- the binary part ---- */
+
+static enum status take_binaries(struct call *call, size_t json_size, struct error *err)
+{
+    struct infer_message *message = call->infer;
+    const uint8_t *at = call->body.bytes + json_size;
+    size_t left = call->body.received - json_size;
+
+    for (size_t i = 0; i < message->inputs; i++) {
+        struct infer_input *input = &message->in[i];
+
+        if (!input->is_binary)
+            continue;
+        if (input->bytes > left)
+            return error_set(err, STATUS_INVALID,
+                             "input '%.*s' has binary_data_size %zu, %zu bytes are left in the "
+                             "body",
+                             (int)input->name.size, input->name.data, input->bytes, left);
+        input->data = at;
+        input->has_data = true;
+        at += input->bytes;
+        left -= input->bytes;
+    }
+    if (left > 0)
+        return error_set(err, STATUS_INVALID,
+                         "unexpected additional input data for model '%s': %zu bytes",
+                         message->model_name, left);
+    return STATUS_OK;
+}
+
+/* The whole body is the one input of the model; bind gives it its shape. */
+static enum status take_raw_request(struct call *call, struct error *err)
+{
+    struct infer_message *message = call->infer;
+
+    message->in = call_take(call, sizeof(*message->in));
+    if (message->in == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "out of memory");
+    message->inputs = 1;
+    message->is_raw = true;
+    message->binary_data_output = true;
+    message->in[0].data = call->body.bytes;
+    message->in[0].bytes = call->body.received;
+    message->in[0].has_data = true;
+    return STATUS_OK;
+}
+
+enum status json_infer_decode(struct call *call, struct error *err)
+{
+    struct infer_message *message = call_take(call, sizeof(*message));
+    size_t json_size = call->has_json_size ? (size_t)call->json_size : call->body.received;
+    struct reader reader = {.call = call, .message = message, .err = err};
+
+    if (message == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "out of memory");
+    message->model_name = call->path[0].data;
+    message->model_version = call->path[1].data != NULL ? call->path[1].data : "";
+    call->infer = message;
+    if (json_size > call->body.received)
+        return error_set(err, STATUS_INVALID,
+                         "Inference-Header-Content-Length is %zu, the body has %zu bytes",
+                         json_size, call->body.received);
+    if (json_size == 0 && call->has_json_size)
+        return take_raw_request(call, err);
+    reader.scan = json_scan_over(call->body.bytes, json_size);
+    if (!read_document(&reader))
+        return reader.status != STATUS_OK
+                   ? reader.status
+                   : error_set(err, STATUS_INVALID,
+                               "failed to parse the request JSON buffer: %s at %zu",
+                               reader.scan.why, (size_t)(reader.scan.at - reader.scan.start));
+    return take_binaries(call, json_size, err);
+}

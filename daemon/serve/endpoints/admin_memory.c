@@ -1,0 +1,112 @@
+/* sluice.v1.Admin: Memory and EmptyCache. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "serve/endpoints/admin.h"
+
+#define INT(value) ((json_int_t)(value))
+
+enum { OWNERS_MAX = 1024 };
+
+/* The process's resident size, as the kernel has it; 0 when it cannot be told. */
+static uint64_t resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long size = 0, resident = 0;
+
+    if (file == NULL)
+        return 0;
+    if (fscanf(file, "%lu %lu", &size, &resident) != 2)
+        resident = 0;
+    (void)fclose(file);
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static json_int_t age_us(int64_t then_us, int64_t now_us)
+{
+    return then_us > 0 && then_us < now_us ? INT(now_us - then_us) : 0;
+}
+
+static json_t *list_owners(struct ledger *ledger)
+{
+    struct ledger_entry *entries = calloc(OWNERS_MAX, sizeof(*entries));
+    json_t *owners = json_array();
+    int64_t now_us = clock_now_us();
+    size_t count;
+
+    if (entries == NULL)
+        return owners;
+    count = ledger_list(ledger, entries, OWNERS_MAX);
+    for (size_t i = 0; i < count && i < OWNERS_MAX; i++)
+        (void)json_array_append_new(
+            owners, json_pack("{s:s,s:s,s:I,s:I,s:I}", "owner", entries[i].owner, "kind",
+                              mem_kind_name(entries[i].kind), "bytes", INT(entries[i].bytes),
+                              "since_us", age_us(entries[i].since_us, now_us), "last_use_us",
+                              age_us(entries[i].last_use_us, now_us)));
+    free(entries);
+    return owners;
+}
+
+static json_t *list_kinds(const struct ledger_stats *ledger)
+{
+    json_t *kinds = json_object();
+
+    for (unsigned kind = 0; kind < MEM_KINDS; kind++)
+        (void)json_object_set_new(kinds, mem_kind_name(kind),
+                                  json_integer(INT(ledger->kind_bytes[kind])));
+    return kinds;
+}
+
+static json_t *describe_ledger(const struct ledger_stats *ledger)
+{
+    return json_pack(
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "budget_bytes", INT(ledger->budget_bytes),
+        "reserved_bytes", INT(ledger->reserved_bytes), "allocated_bytes",
+        INT(ledger->allocated_bytes), "cached_bytes", INT(ledger->cached_bytes), "planned_bytes",
+        INT(ledger->planned_bytes), "peak_allocated_bytes", INT(ledger->peak_allocated_bytes),
+        "peak_reserved_bytes", INT(ledger->peak_reserved_bytes), "reservations_ok_total",
+        INT(ledger->reservations_ok), "reservations_refused_total",
+        INT(ledger->reservations_refused), "plan_violations_total", INT(ledger->plan_violations));
+}
+
+void run_admin_memory(struct call *call)
+{
+    struct server *server = call->server;
+    struct warden_view view;
+    json_t *document, *governor;
+
+    warden_read(server->warden, &view);
+    document = describe_ledger(&view.ledger);
+    governor = json_pack(
+        "{s:s,s:s,s:b,s:o,s:{s:I,s:I,s:I},s:I,s:I,s:I,s:{s:I,s:I,s:I},s:I,s:I,s:I,"
+        "s:{s:I,s:I,s:I,s:I},s:o}",
+        "device", server->device, "level", govern_level_name(view.level), "pinned", view.pinned,
+        "kinds", list_kinds(&view.ledger), "watermarks", "low", INT(view.low_bytes), "high",
+        INT(view.high_bytes), "critical", INT(view.critical_bytes), "transitions_total",
+        INT(view.transitions_total), "empty_cache_total", INT(view.empty_cache_total),
+        "empty_cache_freed_bytes_total", INT(view.empty_cache_freed_bytes_total), "empty_cache_by",
+        "governor", INT(view.empty_cache_by[0]), "decay", INT(view.empty_cache_by[1]), "operator",
+        INT(view.empty_cache_by[2]), "device_free_bytes", INT(view.device_free_bytes),
+        "device_total_bytes", INT(view.device_total_bytes), "resident_bytes", INT(resident_bytes()),
+        "host", "limit_bytes", INT(view.host.limit_bytes), "in_use_bytes",
+        INT(view.host.in_use_bytes), "cached_bytes", INT(view.host.cached_bytes), "refused_total",
+        INT(view.host.refused_total), "owners", list_owners(warden_ledger(server->warden)));
+    if (document != NULL && governor != NULL)
+        (void)json_object_update(document, governor);
+    json_decref(governor);
+    admin_reply(call, document);
+}
+
+void run_admin_empty_cache(struct call *call)
+{
+    struct empty_cache_answer answer = {0};
+
+    warden_empty_cache(call->server->warden, admin_request(call)->forced, &answer);
+    admin_reply(call,
+                json_pack("{s:I,s:{s:I,s:I,s:I,s:I},s:I}", "freed_bytes", INT(answer.freed_bytes),
+                          "kept", "alive", INT(answer.kept_alive), "pending",
+                          INT(answer.kept_pending), "floor", INT(answer.kept_floor), "graph",
+                          INT(answer.kept_graph), "microseconds", INT(answer.microseconds)));
+}

@@ -1,0 +1,182 @@
+/* GET /metrics: every family in Prometheus' text form, read from where the numbers live. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "observe/metrics.h"
+#include "serve/endpoint.h"
+#include "serve/internal.h"
+
+enum { LABELS_MAX = 512 };
+
+static void write_one(FILE *to, enum metric metric, double value)
+{
+    metrics_write_head(to, metric);
+    metrics_write_value(to, metric, "", value);
+}
+
+static void write_labelled(FILE *to, enum metric metric, const char *label, const char *value,
+                           double number)
+{
+    char labels[LABELS_MAX];
+
+    (void)snprintf(labels, sizeof(labels), "%s=\"%s\"", label, value);
+    metrics_write_value(to, metric, labels, number);
+}
+
+static void write_memory(FILE *to, struct server *server)
+{
+    static const char *const who[] = {"governor", "decay", "operator"};
+    struct warden_view view;
+
+    warden_read(server->warden, &view);
+    metrics_write_head(to, METRIC_MEMORY_BYTES);
+    for (unsigned kind = 0; kind < MEM_KINDS; kind++)
+        write_labelled(to, METRIC_MEMORY_BYTES, "kind", mem_kind_name(kind),
+                       (double)view.ledger.kind_bytes[kind]);
+    write_one(to, METRIC_MEMORY_BUDGET_BYTES, (double)view.ledger.budget_bytes);
+    write_one(to, METRIC_MEMORY_ALLOCATED_BYTES, (double)view.ledger.allocated_bytes);
+    write_one(to, METRIC_MEMORY_LEVEL, (double)view.level);
+    metrics_write_head(to, METRIC_MEMORY_WATERMARK_BYTES);
+    write_labelled(to, METRIC_MEMORY_WATERMARK_BYTES, "level", "low", (double)view.low_bytes);
+    write_labelled(to, METRIC_MEMORY_WATERMARK_BYTES, "level", "high", (double)view.high_bytes);
+    write_labelled(to, METRIC_MEMORY_WATERMARK_BYTES, "level", "critical",
+                   (double)view.critical_bytes);
+    write_one(to, METRIC_MEMORY_TRANSITIONS_TOTAL, (double)view.transitions_total);
+    metrics_write_head(to, METRIC_EMPTY_CACHE_TOTAL);
+    for (size_t i = 0; i < 3; i++)
+        write_labelled(to, METRIC_EMPTY_CACHE_TOTAL, "by", who[i], (double)view.empty_cache_by[i]);
+    write_one(to, METRIC_EMPTY_CACHE_FREED_BYTES_TOTAL, (double)view.empty_cache_freed_bytes_total);
+    metrics_write_head(to, METRIC_RESERVATIONS_TOTAL);
+    write_labelled(to, METRIC_RESERVATIONS_TOTAL, "outcome", "ok",
+                   (double)view.ledger.reservations_ok);
+    write_labelled(to, METRIC_RESERVATIONS_TOTAL, "outcome", "refused",
+                   (double)view.ledger.reservations_refused);
+    write_one(to, METRIC_PLAN_VIOLATIONS_TOTAL, (double)view.ledger.plan_violations);
+    metrics_write_head(to, METRIC_HOST_BYTES);
+    write_labelled(to, METRIC_HOST_BYTES, "state", "in_use", (double)view.host.in_use_bytes);
+    write_labelled(to, METRIC_HOST_BYTES, "state", "cached", (double)view.host.cached_bytes);
+}
+
+/* ---- models: a family at a time, over all models ---- */
+
+struct series {
+    FILE *to;
+    enum metric metric;
+};
+
+static void label_model(const struct model_info *info, const char *more, char *labels)
+{
+    char name[LABELS_MAX / 2];
+
+    (void)snprintf(labels, LABELS_MAX, "model=\"%s\",version=\"%s\"%s",
+                   metrics_escape(info->name, name, sizeof(name)), info->version, more);
+}
+
+static void write_outcome(FILE *to, const struct model_info *info, const char *outcome,
+                          struct duration_stat *stat)
+{
+    char labels[LABELS_MAX], more[64];
+
+    (void)snprintf(more, sizeof(more), ",outcome=\"%s\"", outcome);
+    label_model(info, more, labels);
+    metrics_write_value(to, METRIC_REQUESTS_TOTAL, labels, (double)atomic_load(&stat->count));
+}
+
+static const struct histogram *histogram_of(struct model_stats *stats, enum metric metric)
+{
+    switch (metric) {
+    case METRIC_REQUEST_DURATION_SECONDS:
+        return &stats->request_seconds;
+    case METRIC_QUEUE_DURATION_SECONDS:
+        return &stats->queue_seconds;
+    case METRIC_COMPUTE_DURATION_SECONDS:
+        return &stats->compute_seconds;
+    default:
+        return &stats->batch_size;
+    }
+}
+
+static void write_series(void *arg, const struct model_info *info, struct model *model)
+{
+    struct series *series = arg;
+    char labels[LABELS_MAX];
+    struct model_stats *stats;
+
+    label_model(info, "", labels);
+    if (series->metric == METRIC_MODEL_READY) {
+        metrics_write_value(series->to, series->metric, labels, info->state == MODEL_READY);
+        return;
+    }
+    if (model == NULL)
+        return;
+    stats = queue_stats(model_queue(model));
+    switch (series->metric) {
+    case METRIC_MODEL_RESIDENT_BYTES:
+        metrics_write_value(series->to, series->metric, labels, (double)info->resident_bytes);
+        break;
+    case METRIC_QUEUE_REQUESTS:
+        metrics_write_value(series->to, series->metric, labels,
+                            (double)queue_waiting(model_queue(model)));
+        break;
+    case METRIC_REQUESTS_TOTAL:
+        write_outcome(series->to, info, "success", &stats->success);
+        write_outcome(series->to, info, "fail", &stats->fail);
+        write_outcome(series->to, info, "cancel", &stats->cancel);
+        write_outcome(series->to, info, "rejected", &stats->rejected);
+        break;
+    default:
+        metrics_write_histogram(series->to, series->metric, labels,
+                                histogram_of(stats, series->metric));
+    }
+}
+
+static void write_models(FILE *to, struct server *server)
+{
+    static const enum metric families[] = {
+        METRIC_REQUEST_DURATION_SECONDS, METRIC_QUEUE_DURATION_SECONDS,
+        METRIC_COMPUTE_DURATION_SECONDS, METRIC_BATCH_SIZE,
+        METRIC_REQUESTS_TOTAL,           METRIC_QUEUE_REQUESTS,
+        METRIC_MODEL_RESIDENT_BYTES,     METRIC_MODEL_READY,
+    };
+
+    for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+        struct series series = {.to = to, .metric = families[i]};
+
+        metrics_write_head(to, families[i]);
+        repository_for_each(server->repository, write_series, &series);
+    }
+}
+
+static void write_process(FILE *to, struct server *server)
+{
+    double age = (double)(clock_now_us() - server->started_us) / 1e6;
+
+    metrics_write_head(to, METRIC_CONNECTIONS);
+    for (unsigned role = 0; role < ROLE_COUNT; role++)
+        write_labelled(to, METRIC_CONNECTIONS, "listener", listener_role_name(role),
+                       server->role_connections[role]);
+    metrics_write_head(to, METRIC_BUILD_INFO);
+    write_labelled(to, METRIC_BUILD_INFO, "version", SLUICE_VERSION, 1);
+    write_one(to, METRIC_START_TIME_SECONDS, (double)clock_wall_ms() / 1e3 - age);
+}
+
+void run_metrics(struct call *call)
+{
+    char *text = NULL, *copy;
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+
+    if (to == NULL) {
+        call_fail(call, STATUS_NO_MEMORY, "out of memory");
+        return;
+    }
+    write_memory(to, call->server);
+    write_models(to, call->server);
+    write_process(to, call->server);
+    if (fclose(to) == 0 && (copy = arena_copy(&call->request.arena, text, size)) != NULL)
+        call_reply_text(call, "text/plain; version=0.0.4; charset=utf-8", copy, size);
+    else
+        call_fail(call, STATUS_NO_MEMORY, "out of memory");
+    free(text);
+}

@@ -1,0 +1,335 @@
+/* ModelInfer and ModelStreamInfer, gRPC and REST:
+ *
+ *   body ─decode─> infer_message ─bind─> request of the model ─batcher─> outputs ─encode─> answer
+ *
+ * Binding puts inputs and outputs into the model's order; a tensor is copied only when its address
+ * does not suit its type.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/codec/bytes.h"
+#include "serve/codec/classification.h"
+#include "serve/codec/infer_request.h"
+#include "serve/codec/infer_response.h"
+#include "serve/codec/inflate.h"
+#include "serve/codec/json_infer.h"
+#include "serve/endpoint.h"
+#include "serve/internal.h"
+
+enum { ARENA_MOST = 4096, NAMES_MAX = 400 };
+
+/* Failures of a request that has an id begin with it, as clients know it. */
+static void fail(struct call *call, const struct error *err)
+{
+    if (call->infer != NULL && call->infer->id.size > 0)
+        call_fail(call, err->status, "[request id: %.*s] %s",
+                  (int)(call->infer->id.size < 100 ? call->infer->id.size : 100),
+                  call->infer->id.data, err->text);
+    else
+        call_fail_with(call, err);
+}
+
+/* ---- binding ---- */
+
+static size_t find_port(const struct model_port *ports, size_t count, struct slice name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strncmp(ports[i].name, name.data, name.size) == 0 && ports[i].name[name.size] == '\0')
+            return i;
+    return SIZE_MAX;
+}
+
+static const char *list_names(const struct model_port *ports, size_t count, char *text)
+{
+    size_t size = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < count && size < NAMES_MAX - 64; i++) {
+        int put =
+            snprintf(text + size, NAMES_MAX - size, "%s%.60s", i > 0 ? ", " : "", ports[i].name);
+
+        size += put > 0 ? (size_t)put : 0;
+    }
+    return text;
+}
+
+/* Raw numbers at an address that suits their type. */
+static enum status align(struct call *call, struct infer_input *input, struct error *err)
+{
+    size_t unit = dtype_bytes(input->dtype);
+    void *copy;
+
+    if (input->data == NULL)
+        input->data = (const uint8_t *)"\0\0\0\0\0\0\0\0"; /* no elements, but given */
+    if (input->is_ready || (uintptr_t)input->data % unit == 0)
+        return STATUS_OK;
+    copy = input->bytes <= ARENA_MOST ? call_take(call, input->bytes)
+                                      : call_take_pooled(call, input->bytes);
+    if (copy == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no host memory for input '%.*s'",
+                         (int)input->name.size, input->name.data);
+    memcpy(copy, input->data, input->bytes);
+    input->data = copy;
+    return STATUS_OK;
+}
+
+static enum status bind_input(struct call *call, struct infer_input *input,
+                              const struct model_port *ports, size_t count, struct error *err)
+{
+    const char *model = model_name(call->model);
+    size_t index = find_port(ports, count, input->name);
+    char names[NAMES_MAX];
+
+    if (index == SIZE_MAX)
+        return error_set(err, STATUS_INVALID,
+                         "unexpected inference input '%.*s' for model '%s', allowed inputs are: "
+                         "%s",
+                         (int)(input->name.size < 100 ? input->name.size : 100), input->name.data,
+                         model, list_names(ports, count, names));
+    if (call->request.in[index].data != NULL)
+        return error_set(err, STATUS_INVALID, "input '%s' already exists in request",
+                         ports[index].name);
+    if (input->dtype != ports[index].dtype)
+        return error_set(err, STATUS_INVALID,
+                         "inference input '%s' data-type is '%s', but model '%s' expects '%s'",
+                         ports[index].name, dtype_oip_name(input->dtype), model,
+                         dtype_oip_name(ports[index].dtype));
+    if (!input->has_data)
+        return error_set(err, STATUS_INVALID,
+                         "unable to find data for input '%s' for model '%s' in request",
+                         ports[index].name, model);
+    for (size_t i = 0; i < input->shape.rank; i++)
+        if (input->shape.dims[i] < 0)
+            return error_set(err, STATUS_INVALID, "input '%s' has the negative dimension %" PRId64,
+                             ports[index].name, input->shape.dims[i]);
+    if (input->dtype == DTYPE_STRING && !input->is_ready)
+        TRY(bytes_decode(call, input, model, err));
+    TRY(align(call, input, err));
+    call->request.in[index] =
+        (struct request_input){.shape = input->shape, .data = input->data, .bytes = input->bytes};
+    return STATUS_OK;
+}
+
+/* A raw request says neither name, type nor shape: those of the model's only input, a batch of one,
+ * the one open dimension as long as the bytes go. */
+static enum status shape_raw(struct infer_input *input, const struct model_port *port,
+                             bool has_batch, struct error *err)
+{
+    size_t unit = dtype_bytes(port->dtype), known = 1, open = SIZE_MAX;
+
+    input->name = (struct slice){port->name, strlen(port->name)};
+    input->dtype = port->dtype;
+    input->shape = port->shape;
+    for (size_t i = 0; i < port->shape.rank; i++) {
+        if (has_batch && i == 0)
+            input->shape.dims[i] = 1;
+        else if (port->shape.dims[i] == SHAPE_UNKNOWN && open == SIZE_MAX)
+            open = i;
+        else if (port->shape.dims[i] == SHAPE_UNKNOWN)
+            return error_set(err, STATUS_INVALID,
+                             "a raw request needs an input of at most one open dimension");
+        else
+            known *= (size_t)port->shape.dims[i];
+    }
+    if (port->dtype == DTYPE_STRING)
+        return error_set(err, STATUS_UNSUPPORTED, "a raw request needs an input of numbers");
+    if (open != SIZE_MAX && known > 0)
+        input->shape.dims[open] = (int64_t)(input->bytes / unit / known);
+    return STATUS_OK;
+}
+
+static enum status bind_inputs(struct call *call, struct error *err)
+{
+    struct infer_message *message = call->infer;
+    struct request *request = &call->request;
+    const struct model_port *ports;
+    size_t needed = 0;
+
+    request->inputs = model_inputs(call->model, &ports);
+    request->in = arena_take_array(&request->arena, request->inputs, sizeof(*request->in));
+    if (request->in == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "out of memory");
+    if (message->is_raw && request->inputs != 1)
+        return error_set(err, STATUS_INVALID, "a raw request needs a model of one input");
+    if (message->is_raw)
+        TRY(shape_raw(message->in, ports, model_max_batch_size(call->model) > 0, err));
+    for (size_t i = 0; i < message->inputs; i++)
+        TRY(bind_input(call, &message->in[i], ports, request->inputs, err));
+    for (size_t i = 0; i < request->inputs; i++)
+        needed += !ports[i].optional;
+    if (message->inputs < needed)
+        return error_set(err, STATUS_INVALID,
+                         "expected %zu inputs but got %zu inputs for model "
+                         "'%s'",
+                         needed, message->inputs, model_name(call->model));
+    return STATUS_OK;
+}
+
+static enum status bind_outputs(struct call *call, struct error *err)
+{
+    struct infer_message *message = call->infer;
+    struct request *request = &call->request;
+    const struct model_port *ports;
+    char names[NAMES_MAX];
+
+    request->outputs = model_outputs(call->model, &ports);
+    request->out = arena_take_array(&request->arena, request->outputs, sizeof(*request->out));
+    message->by_port =
+        arena_take_array(&request->arena, request->outputs, sizeof(*message->by_port));
+    if (request->out == NULL || message->by_port == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "out of memory");
+    for (size_t i = 0; i < request->outputs; i++) {
+        request->out[i].wanted = message->outputs == 0;
+        message->by_port[i].is_binary = message->binary_data_output;
+    }
+    for (size_t i = 0; i < message->outputs; i++) {
+        struct infer_output *output = &message->out[i];
+        size_t index = find_port(ports, request->outputs, output->name);
+
+        if (index == SIZE_MAX)
+            return error_set(err, STATUS_INVALID,
+                             "unexpected inference output '%.*s' for model '%s', allowed outputs "
+                             "are: %s",
+                             (int)(output->name.size < 100 ? output->name.size : 100),
+                             output->name.data, model_name(call->model),
+                             list_names(ports, request->outputs, names));
+        request->out[index].wanted = true;
+        message->by_port[index] = *output;
+        if (!output->has_binary)
+            message->by_port[index].is_binary = message->binary_data_output;
+    }
+    return STATUS_OK;
+}
+
+static enum status bind_request(struct call *call, struct error *err)
+{
+    struct request *request = &call->request;
+
+    TRY(repository_find(call->server->repository, call->infer->model_name,
+                        call->infer->model_version, &call->model, err));
+    TRY(bind_inputs(call, err));
+    TRY(bind_outputs(call, err));
+    TRY(model_check_request(call->model, request, err));
+    request->priority = call->infer->priority;
+    request->queue_timeout_us = call->infer->timeout_us;
+    request->deadline_us = call->deadline_us;
+    return STATUS_OK;
+}
+
+static void run_infer(struct call *call)
+{
+    struct error err = {0};
+    enum status status = inflate_body(call, &err);
+
+    if (status == STATUS_OK)
+        status = call->is_rest ? json_infer_decode(call, &err) : infer_request_decode(call, &err);
+    if (status == STATUS_OK)
+        status = bind_request(call, &err);
+    if (status != STATUS_OK) {
+        fail(call, &err);
+        return;
+    }
+    server_submit(call, model_queue(call->model));
+    if (call->submitted && deadlines_add(call->server, call) != STATUS_OK)
+        atomic_store(&call->request.cancelled, true);
+}
+
+void run_model_infer(struct call *call)
+{
+    run_infer(call);
+}
+
+void run_model_stream_infer(struct call *call)
+{
+    run_infer(call);
+}
+
+/* ---- the answer ---- */
+
+static enum status make_tensor(struct call *call, const struct model_port *port, size_t index,
+                               struct response_tensor *tensor, struct error *err)
+{
+    const struct request_output *out = &call->request.out[index];
+    const struct infer_output *wish = &call->infer->by_port[index];
+
+    *tensor = (struct response_tensor){
+        .name = port->name,
+        .dtype = port->dtype,
+        .shape = out->shape,
+        .raw = {out->data, out->bytes},
+        .is_binary = wish->is_binary,
+    };
+    if (port->dtype == DTYPE_STRING)
+        tensor->elements = out->data;
+    if (wish->classes > 0)
+        TRY(classify(call, port, model_max_batch_size(call->model) > 0, (size_t)wish->classes,
+                     tensor, err));
+    if (tensor->dtype == DTYPE_STRING)
+        if (bytes_encode(call, tensor->elements, (size_t)shape_count(&tensor->shape),
+                         &tensor->raw) != STATUS_OK)
+            return error_set(err, STATUS_NO_MEMORY, "no host memory for output '%s'", port->name);
+    return STATUS_OK;
+}
+
+static enum status encode(struct call *call, struct error *err)
+{
+    struct request *request = &call->request;
+    const struct model_port *ports;
+    struct response_tensor *tensors;
+    struct piece *pieces;
+    size_t count = 0, piece_count = 0;
+    enum status status;
+
+    (void)model_outputs(call->model, &ports);
+    tensors = arena_take_array(&request->arena, request->outputs, sizeof(*tensors));
+    if (tensors == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "out of memory for the answer");
+    for (size_t i = 0; i < request->outputs; i++)
+        if (request->out[i].wanted)
+            TRY(make_tensor(call, &ports[i], i, &tensors[count++], err));
+    if (call->is_rest)
+        return json_infer_encode(call, tensors, count, err);
+    status = infer_response_encode(call, tensors, count, &pieces, &piece_count);
+    if (status != STATUS_OK)
+        return error_set(err, status, "out of memory for the answer");
+    call_reply_pieces(call, pieces, piece_count);
+    return STATUS_OK;
+}
+
+void infer_finish(struct call *call)
+{
+    struct error err = {0};
+
+    if (call->answered)
+        return;
+    if (call->request.status != STATUS_OK) {
+        call->request.error.status = call->request.status;
+        if (call->request.error.text[0] == '\0')
+            (void)error_set(&call->request.error, call->request.status, "%s",
+                            status_words(call->request.status));
+        fail(call, &call->request.error);
+    } else if (call_is_gone(call)) {
+        call_fail(call, STATUS_CANCELLED, "the client is gone");
+    } else if (encode(call, &err) != STATUS_OK) {
+        fail(call, &err);
+    }
+}
+
+bool infer_fail_in_band(struct call *message)
+{
+    struct piece *pieces;
+
+    if (message->endpoint != &endpoint_model_stream_infer || message->plain_errors ||
+        message->body.state == BODY_REFUSED)
+        return false;
+    if (infer_response_encode_error(message, message->reply.text, &pieces) != STATUS_OK)
+        return false;
+    message->reply.status = STATUS_OK;
+    message->reply.pieces = pieces;
+    message->reply.count = 1;
+    message->reply.size = pieces->size;
+    return true;
+}

@@ -1,0 +1,51 @@
+/* HTTP/1.1 message heads, strictly: bytes in, verdict out.  No I/O, no allocation.
+ *
+ * Refused: bare LF, obs-fold, spaces before a colon, control characters and NUL in values, two
+ * Hosts or none, two Content-Lengths or one that is not only digits, Transfer-Encoding other than
+ * exactly `chunked` or beside Content-Length or in HTTP/1.0, expectations other than 100-continue.
+ * Slices point into the bytes given.
+ */
+#ifndef SERVE_HTTP1_H
+#define SERVE_HTTP1_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { HTTP1_HEAD_MAX = 16 << 10, HTTP1_FIELDS_MAX = 100, HTTP1_LINE_MAX = 1024 };
+
+struct slice {
+    const char *data; /* not terminated */
+    size_t size;
+};
+
+enum http1_method { HTTP1_GET, HTTP1_POST, HTTP1_OTHER };
+enum coding { CODING_IDENTITY, CODING_GZIP, CODING_DEFLATE, CODING_UNKNOWN };
+
+struct http1_head {
+    enum http1_method method;
+    struct slice path;  /* of the target, up to '?' */
+    struct slice query; /* behind '?'; empty without */
+    bool keep_alive;
+    bool chunked;
+    bool expects_continue;
+    bool has_json_length;
+    uint64_t content_length; /* 0 without one */
+    uint64_t json_length;    /* Inference-Header-Content-Length */
+    enum coding coding;      /* Content-Encoding */
+    bool accepts_gzip;
+    bool accepts_deflate;
+};
+
+/* Bytes of the head at the start of `bytes` with its blank line; 0: not whole yet. */
+size_t http1_head_size(const char *bytes, size_t size);
+/* `size` as http1_head_size() said.  Returns 0, or the HTTP status to refuse with and, in *out_why,
+ * what is wrong (borrowed, for ever). */
+int http1_parse_head(const char *bytes, size_t size, struct http1_head *out_head,
+                     const char **out_why);
+/* A chunk-size line without its CRLF: 1 to 8 hex digits, an extension is skipped. */
+bool http1_parse_chunk_size(const char *line, size_t size, uint64_t *out_size);
+/* "Foo" against "foo"; ASCII. */
+bool slice_is(struct slice slice, const char *text);
+
+#endif

@@ -1,0 +1,513 @@
+/* HTTP/1.1 on a connection: one request at a time, its body received in place.
+ *
+ *   HEAD ──> BODY ─────────────────────────────────────────────> BUSY ──> HEAD | LINGER
+ *       └──> CHUNK_SIZE ⇄ CHUNK_DATA, CHUNK_END … ──> TRAILER ──┘
+ *
+ * Bytes behind the running request are kept (`pending`) and reading stops, so a peer that pipelines
+ * cannot make us grow.  After an error the answer is sent, our side is shut and the rest read for
+ * two seconds: a reset would eat the answer.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/clock.h"
+#include "serve/codec/inflate.h"
+#include "serve/codec/text.h"
+#include "serve/endpoint.h"
+#include "serve/internal.h"
+
+enum { HEAD_US = 5 * 1000000, LINGER_US = 2 * 1000000, HEAD_TEXT_MAX = 512 };
+enum { PENDING_MAX = 16 << 10 }; /* read ahead of a running request */
+
+static bool start(struct connection *connection)
+{
+    connection->http1.state = HTTP1_HEAD;
+    return true;
+}
+
+static void stop(struct connection *connection)
+{
+    free(connection->http1.partial);
+    free(connection->http1.pending);
+    connection->http1.partial = connection->http1.pending = NULL;
+    connection->http1.call = NULL; /* the connection's list abandons it */
+}
+
+/* ---- answers ---- */
+
+static const char *reason_of(int code)
+{
+    static const struct {
+        int code;
+        const char *reason;
+    } reasons[] = {
+        {200, "OK"},
+        {400, "Bad Request"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {408, "Request Timeout"},
+        {409, "Conflict"},
+        {413, "Content Too Large"},
+        {417, "Expectation Failed"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {499, "Client Closed Request"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+    };
+
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+        if (reasons[i].code == code)
+            return reasons[i].reason;
+    return "Unknown";
+}
+
+static void put_text(char **at, const char *text)
+{
+    size_t size = strlen(text);
+
+    memcpy(*at, text, size);
+    *at += size;
+}
+
+static void put_number(char **at, size_t value)
+{
+    char digits[20];
+    size_t count = 0;
+
+    do
+        digits[sizeof(digits) - ++count] = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    memcpy(*at, digits + sizeof(digits) - count, count);
+    *at += count;
+}
+
+/* By hand: this runs once a request. */
+static size_t format_head(char *head, const struct reply *reply, int code, bool close)
+{
+    char *at = head;
+
+    put_text(&at, "HTTP/1.1 ");
+    put_number(&at, (size_t)code);
+    put_text(&at, " ");
+    put_text(&at, reason_of(code));
+    put_text(&at, "\r\nContent-Type: ");
+    put_text(&at, reply->content_type ? reply->content_type : "application/json");
+    if (reply->json_size > 0) {
+        put_text(&at, "\r\nInference-Header-Content-Length: ");
+        put_number(&at, reply->json_size);
+    }
+    if (reply->coding != CODING_IDENTITY)
+        put_text(&at, reply->coding == CODING_GZIP ? "\r\nContent-Encoding: gzip"
+                                                   : "\r\nContent-Encoding: deflate");
+    if (code == 429 || code == 503)
+        put_text(&at, "\r\nRetry-After: 1");
+    if (close)
+        put_text(&at, "\r\nConnection: close");
+    put_text(&at, "\r\nContent-Length: ");
+    put_number(&at, reply->size);
+    put_text(&at, "\r\n\r\n");
+    return (size_t)(at - head);
+}
+
+static void put_error_body(struct call *call)
+{
+    struct piece *piece = call_take(call, sizeof(*piece));
+    struct text text;
+
+    text_init(&text, call);
+    text_string(&text, "{\"error\":");
+    text_json_string(&text, call->reply.text, strlen(call->reply.text));
+    text_string(&text, "}");
+    if (piece == NULL || text.failed)
+        return;
+    *piece = (struct piece){text.data, text.size};
+    call->reply.pieces = piece;
+    call->reply.count = 1;
+    call->reply.size = text.size;
+}
+
+static void answer(struct call *call)
+{
+    struct connection *connection = call->connection;
+    struct http1 *http1 = &connection->http1;
+    struct reply *reply = &call->reply;
+    char head[HEAD_TEXT_MAX];
+    int code = reply->http_code != 0 ? reply->http_code : status_http_code(reply->status);
+    bool is_early = http1->state != HTTP1_BUSY; /* its body was not read to the end */
+
+    if (reply->status != STATUS_OK)
+        put_error_body(call);
+    deflate_reply(call);
+    if (is_early || connection->draining)
+        http1->close_after = true;
+    output_copy(&connection->output, head, format_head(head, reply, code, http1->close_after));
+    for (size_t i = 0; i < reply->count; i++)
+        output_refer(&connection->output, reply->pieces[i].data, reply->pieces[i].size, call);
+    http1->call = NULL;
+    http1->state = http1->close_after ? HTTP1_LINGER : HTTP1_HEAD;
+    connection->since_us = clock_now_us();
+    connection_touch(connection);
+    call->connection = NULL;
+    list_remove(&call->link);
+    call_unref(call);
+}
+
+/* Refuses what is no request: there may be no call yet. */
+static void refuse(struct connection *connection, int code, const char *why)
+{
+    struct call *call = connection->http1.call;
+
+    if (call == NULL) {
+        call = call_create(connection->server, connection);
+        if (call == NULL) {
+            connection_close(connection);
+            return;
+        }
+        call->is_rest = true;
+        list_append(&connection->calls, &call->link);
+        connection->http1.call = call;
+    }
+    connection->http1.close_after = true;
+    call->reply.http_code = code;
+    call_fail(call, code == 413 ? STATUS_NO_MEMORY : STATUS_INVALID, "%s", why);
+}
+
+/* ---- requests ---- */
+
+static void run(struct connection *connection)
+{
+    struct call *call = connection->http1.call;
+
+    connection->http1.state = HTTP1_BUSY;
+    call->half_closed = true;
+    if (call->reply.http_code != 0)
+        call_fail(call, STATUS_NOT_FOUND, "%s",
+                  call->reply.http_code == 405 ? "Method Not Allowed" : "Not Found");
+    else
+        call_run(call);
+}
+
+static void apply_head(struct connection *connection, struct call *call,
+                       const struct http1_head *head)
+{
+    struct server *server = connection->server;
+
+    connection->http1.close_after = !head->keep_alive;
+    call->is_rest = true;
+    call->coding = head->coding;
+    call->accepts_gzip = head->accepts_gzip;
+    call->accepts_deflate = head->accepts_deflate;
+    call->has_json_size = head->has_json_length;
+    call->json_size = head->json_length;
+    if (server->limits.request_timeout_us > 0)
+        call->deadline_us = connection->since_us + server->limits.request_timeout_us;
+    /* A request to nowhere is still read to its end, so that the connection can go on. */
+    call->reply.http_code = route_find(call, connection->role, head);
+}
+
+static void on_head(struct connection *connection, const char *bytes, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+    struct http1_head head;
+    const char *why = NULL;
+    int refusal = http1_parse_head(bytes, size, &head, &why);
+    struct call *call;
+
+    connection->since_us = clock_now_us();
+    if (refusal != 0) {
+        refuse(connection, refusal, why);
+        return;
+    }
+    call = call_create(connection->server, connection);
+    if (call == NULL) {
+        connection_close(connection);
+        return;
+    }
+    http1->call = call;
+    list_append(&connection->calls, &call->link);
+    apply_head(connection, call, &head);
+    http1->state = head.chunked ? HTTP1_CHUNK_SIZE : HTTP1_BODY;
+    if (head.has_json_length)
+        call->body.align_at = head.json_length;
+    if (head.chunked)
+        call->body.state = BODY_OPEN;
+    else
+        call_admit(call, head.content_length);
+    if (head.expects_continue && http1->call == call && call->body.state == BODY_OPEN &&
+        (head.chunked || head.content_length > 0))
+        output_copy(&connection->output, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+}
+
+static void admitted(struct call *call)
+{
+    struct connection *connection = call->connection;
+
+    connection->since_us = clock_now_us();
+    connection_touch(connection); /* reads again, and looks at what is pending */
+}
+
+/* ---- bytes ---- */
+
+static void keep_body(struct connection *connection, const char *bytes, size_t size)
+{
+    struct call *call = connection->http1.call;
+
+    memcpy(call->body.bytes + call->body.received, bytes, size);
+    call->body.received += size;
+    connection->since_us = clock_now_us();
+}
+
+static size_t take_body(struct connection *connection, const char *bytes, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+    struct call *call = http1->call;
+    size_t left = http1->state == HTTP1_BODY ? call->body.size - call->body.received
+                                             : (size_t)http1->chunk_left;
+    size_t taken = size < left ? size : left;
+
+    if (http1->state == HTTP1_CHUNK_DATA) {
+        if (!call_grow(call, taken))
+            return size; /* answered: the rest is read and forgotten */
+        http1->chunk_left -= taken;
+        if (http1->chunk_left == 0)
+            http1->state = HTTP1_CHUNK_END;
+    }
+    keep_body(connection, bytes, taken);
+    return taken;
+}
+
+static void on_chunk_size(struct connection *connection, const char *line, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+
+    if (!http1_parse_chunk_size(line, size, &http1->chunk_left))
+        refuse(connection, 400, "bad chunk");
+    else if (http1->chunk_left >
+             connection->server->limits.max_message_bytes - http1->call->body.received)
+        refuse(connection, 413, "request is larger than the limit (MaxMessageBytes)");
+    else
+        http1->state = http1->chunk_left > 0 ? HTTP1_CHUNK_DATA : HTTP1_TRAILER;
+}
+
+static void on_line(struct connection *connection, const char *line, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+
+    if (http1->state == HTTP1_HEAD) {
+        on_head(connection, line, size);
+    } else if (http1->state == HTTP1_CHUNK_SIZE) {
+        on_chunk_size(connection, line, size - 2);
+    } else if (http1->state == HTTP1_CHUNK_END) {
+        if (size != 2)
+            refuse(connection, 400, "bad chunk");
+        else
+            http1->state = HTTP1_CHUNK_SIZE;
+    } else if (size == 2) { /* the blank line behind the trailer, whose fields are dropped */
+        http1->call->body.size = http1->call->body.received;
+        http1->state = HTTP1_BODY;
+    }
+}
+
+/* A head, or one line of a chunked body: gathered in `partial` when it comes in pieces. */
+static size_t take_line(struct connection *connection, const char *bytes, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+    bool is_head = http1->state == HTTP1_HEAD;
+    size_t most = is_head ? HTTP1_HEAD_MAX : HTTP1_LINE_MAX, old = http1->partial_size;
+    const char *whole = bytes, *end;
+    size_t count = size;
+
+    if (old > 0) {
+        count = count < HTTP1_HEAD_MAX - old ? count : HTTP1_HEAD_MAX - old;
+        memcpy(http1->partial + old, bytes, count);
+        whole = http1->partial;
+        count += old;
+    }
+    end = memmem(whole, count, is_head ? "\r\n\r\n" : "\r\n", is_head ? 4 : 2);
+    if (end != NULL) {
+        size_t length = (size_t)(end - whole) + (is_head ? 4 : 2);
+
+        http1->partial_size = 0;
+        if (length > most)
+            refuse(connection, is_head ? 431 : 400, is_head ? "head too large" : "bad chunk");
+        else
+            on_line(connection, whole, length);
+        return length - old;
+    }
+    if (count >= most) {
+        refuse(connection, is_head ? 431 : 400, is_head ? "head too large" : "bad chunk");
+        return size;
+    }
+    if (old == 0) {
+        if (http1->partial == NULL)
+            http1->partial = malloc(HTTP1_HEAD_MAX);
+        if (http1->partial == NULL) {
+            connection_close(connection);
+            return size;
+        }
+        memcpy(http1->partial, bytes, size);
+        if (is_head)
+            connection->since_us = clock_now_us();
+    }
+    http1->partial_size = count;
+    return size;
+}
+
+static bool keep_pending(struct http1 *http1, const char *bytes, size_t size)
+{
+    if (http1->pending_capacity < size) {
+        char *grown = malloc(size);
+
+        if (grown == NULL)
+            return false;
+        free(http1->pending);
+        http1->pending = grown;
+        http1->pending_capacity = size;
+    }
+    memmove(http1->pending, bytes, size);
+    http1->pending_size = size;
+    return true;
+}
+
+static bool body_waits(const struct http1 *http1)
+{
+    return http1->call != NULL && http1->call->body.state == BODY_WAITING;
+}
+
+/* Uses up all bytes: parsed, or kept.  False: close. */
+static bool feed(struct connection *connection, const char *bytes, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+
+    while (!connection->closed && http1->state != HTTP1_LINGER) {
+        size_t taken;
+
+        if (http1->state == HTTP1_BUSY || body_waits(http1) ||
+            !output_has_room(&connection->output))
+            return size == 0 || keep_pending(http1, bytes, size);
+        if (http1->state == HTTP1_BODY && http1->call->body.received == http1->call->body.size) {
+            run(connection);
+            continue;
+        }
+        if (size == 0)
+            return true;
+        if (http1->state == HTTP1_BODY || http1->state == HTTP1_CHUNK_DATA)
+            taken = take_body(connection, bytes, size);
+        else
+            taken = take_line(connection, bytes, size);
+        bytes += taken;
+        size -= taken;
+    }
+    return true;
+}
+
+static void space(struct connection *connection, struct space *out_space)
+{
+    struct http1 *http1 = &connection->http1;
+    struct body *body = http1->call != NULL ? &http1->call->body : NULL;
+
+    if (http1->state == HTTP1_BUSY)
+        out_space->pieces[0].iov_len = PENDING_MAX;
+    if (http1->state != HTTP1_BODY || body->state != BODY_OPEN || body->received == body->size)
+        return;
+    out_space->in_place = body->size - body->received;
+    out_space->pieces[0] = (struct iovec){body->bytes + body->received, out_space->in_place};
+}
+
+static bool received(struct connection *connection, const struct space *from, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+
+    if (from->in_place == 0)
+        return feed(connection, from->pieces[0].iov_base, size);
+    http1->call->body.received += size;
+    connection->since_us = clock_now_us();
+    return feed(connection, NULL, 0);
+}
+
+/* Goes on with what was kept, now that the request before it is answered. */
+static bool produce(struct connection *connection)
+{
+    struct http1 *http1 = &connection->http1;
+    size_t size = http1->pending_size;
+
+    if (http1->state == HTTP1_BUSY || body_waits(http1) || http1->state == HTTP1_LINGER)
+        return true;
+    if (size == 0 && http1->state != HTTP1_BODY)
+        return true;
+    http1->pending_size = 0;
+    return feed(connection, http1->pending, size);
+}
+
+static bool is_over(struct connection *connection)
+{
+    struct http1 *http1 = &connection->http1;
+
+    if (http1->state == HTTP1_LINGER && !http1->shut) {
+        http1->shut = true;
+        (void)shutdown(connection->fd, SHUT_WR);
+    }
+    return connection->draining && connection->server->drain_last_step &&
+           http1->state == HTTP1_HEAD && http1->partial_size == 0;
+}
+
+static bool wants_bytes(const struct connection *connection)
+{
+    /* While a request runs one read more is allowed: only so a client that left is noticed. */
+    return connection->http1.pending_size == 0 && !body_waits(&connection->http1);
+}
+
+static size_t missing(const struct connection *connection)
+{
+    const struct call *call = connection->http1.call;
+
+    if (connection->http1.state != HTTP1_BODY || call == NULL || call->body.state != BODY_OPEN)
+        return 0;
+    return call->body.size - call->body.received;
+}
+
+static bool sweep(struct connection *connection, int64_t now_us)
+{
+    const struct http1 *http1 = &connection->http1;
+    const struct limits *limits = &connection->server->limits;
+    int64_t age_us = now_us - connection->since_us;
+
+    switch (http1->state) {
+    case HTTP1_BUSY:
+        return true;
+    case HTTP1_HEAD:
+        return age_us <= (http1->partial_size > 0 ? HEAD_US : limits->idle_timeout_us);
+    case HTTP1_LINGER:
+        return age_us <= LINGER_US || !output_is_empty(&connection->output);
+    default:
+        return body_waits(http1) || age_us <= limits->receive_timeout_us;
+    }
+}
+
+static void drain(struct connection *connection, bool is_last_step)
+{
+    (void)is_last_step; /* is_over() closes what idles; answers say `Connection: close` */
+    connection_touch(connection);
+}
+
+const struct protocol protocol_http1 = {
+    .name = "http1",
+    .start = start,
+    .space = space,
+    .received = received,
+    .produce = produce,
+    .is_over = is_over,
+    .wants_bytes = wants_bytes,
+    .missing = missing,
+    .admitted = admitted,
+    .answer = answer,
+    .sweep = sweep,
+    .drain = drain,
+    .stop = stop,
+};
