@@ -24,7 +24,7 @@ static bool is(struct slice text, const char *name)
 
 #define REFUSE(reader, status_, ...)                                                               \
     ((reader)->status = error_set((reader)->err, (status_), __VA_ARGS__),                          \
-     json_fail(&(reader)->scan, "refused"))
+     scan_fail(&(reader)->scan, "refused"))
 
 /* One more place at the end of an array that doubles in the arena; NULL: refused. */
 static void *add_place(struct reader *reader, void **array, size_t *count, size_t *room,
@@ -56,12 +56,12 @@ static bool read_shape(struct reader *reader, struct infer_input *input)
     struct json_scan *scan = &reader->scan;
 
     input->shape.rank = 0;
-    if (!json_enter(scan, '['))
+    if (!scan_enter(scan, '['))
         return false;
-    while (json_next_element(scan)) {
+    while (scan_next_element(scan)) {
         int64_t dim;
 
-        if (!json_integer(scan, &dim))
+        if (!scan_integer(scan, &dim))
             return false;
         if (input->shape.rank == SHAPE_MAX_RANK)
             return REFUSE(reader, STATUS_INVALID, "input '%.*s' has more than %d dimensions",
@@ -94,7 +94,7 @@ static bool read_data(struct reader *reader, struct infer_input *input)
     if (data == NULL)
         return REFUSE(reader, STATUS_NO_MEMORY, "no host memory for input '%.*s'",
                       (int)input->name.size, input->name.data);
-    if (!json_tensor(scan, input->dtype, data, (size_t)expected, &count))
+    if (!scan_tensor(scan, input->dtype, data, (size_t)expected, &count))
         return false;
     if (count != (size_t)expected)
         return REFUSE(reader, STATUS_INVALID,
@@ -113,12 +113,12 @@ static bool read_input_parameters(struct reader *reader, int64_t *binary_size)
     struct json_scan *scan = &reader->scan;
     struct slice name;
 
-    if (!json_enter(scan, '{'))
+    if (!scan_enter(scan, '{'))
         return false;
-    while (json_next_member(scan, &name)) {
+    while (scan_next_member(scan, &name)) {
         if (is(name, "shared_memory_region"))
             return REFUSE(reader, STATUS_UNSUPPORTED, "shared memory is not supported");
-        if (is(name, "binary_data_size") ? !json_integer(scan, binary_size) : !json_skip(scan))
+        if (is(name, "binary_data_size") ? !scan_integer(scan, binary_size) : !scan_skip(scan))
             return false;
     }
     return scan->why == NULL;
@@ -137,9 +137,9 @@ static bool read_input_member(struct reader *reader, struct slice name, struct i
     struct slice text;
 
     if (is(name, "name"))
-        return json_string(scan, &input->name);
+        return scan_string(scan, &input->name);
     if (is(name, "datatype")) {
-        if (!json_string(scan, &text))
+        if (!scan_string(scan, &text))
             return false;
         input->dtype = dtype_from_oip_name(text.data, text.size);
         return input->dtype != DTYPE_NONE ||
@@ -157,7 +157,7 @@ static bool read_input_member(struct reader *reader, struct slice name, struct i
             return read_data(reader, input);
         pending->data_at = scan->at;
     }
-    return json_skip(scan);
+    return scan_skip(scan);
 }
 
 /* Data that stood before its datatype or shape: skipped then, read now. */
@@ -182,9 +182,9 @@ static bool read_input(struct reader *reader)
                                           &reader->input_room, sizeof(*input));
     struct slice name;
 
-    if (input == NULL || !json_enter(scan, '{'))
+    if (input == NULL || !scan_enter(scan, '{'))
         return false;
-    while (json_next_member(scan, &name))
+    while (scan_next_member(scan, &name))
         if (!read_input_member(reader, name, input, &pending))
             return false;
     if (scan->why != NULL)
@@ -209,20 +209,20 @@ static bool read_output_parameters(struct reader *reader, struct infer_output *o
     struct json_scan *scan = &reader->scan;
     struct slice name;
 
-    if (!json_enter(scan, '{'))
+    if (!scan_enter(scan, '{'))
         return false;
-    while (json_next_member(scan, &name)) {
+    while (scan_next_member(scan, &name)) {
         bool good;
 
         if (is(name, "shared_memory_region"))
             return REFUSE(reader, STATUS_UNSUPPORTED, "shared memory is not supported");
         if (is(name, "binary_data"))
-            good = output->has_binary = json_bool(scan, &output->is_binary);
+            good = output->has_binary = scan_bool(scan, &output->is_binary);
         else if (is(name, "classification"))
-            good = json_integer(scan, &output->classes) &&
-                   (output->classes > 0 || json_fail(scan, "classification must be above 0"));
+            good = scan_integer(scan, &output->classes) &&
+                   (output->classes > 0 || scan_fail(scan, "classification must be above 0"));
         else
-            good = json_skip(scan);
+            good = scan_skip(scan);
         if (!good)
             return false;
     }
@@ -237,12 +237,12 @@ static bool read_output(struct reader *reader)
                                             &reader->output_room, sizeof(*output));
     struct slice name;
 
-    if (output == NULL || !json_enter(scan, '{'))
+    if (output == NULL || !scan_enter(scan, '{'))
         return false;
-    while (json_next_member(scan, &name)) {
-        bool good = is(name, "name")         ? json_string(scan, &output->name)
+    while (scan_next_member(scan, &name)) {
+        bool good = is(name, "name")         ? scan_string(scan, &output->name)
                     : is(name, "parameters") ? read_output_parameters(reader, output)
-                                             : json_skip(scan);
+                                             : scan_skip(scan);
         if (!good)
             return false;
     }
@@ -256,27 +256,27 @@ static bool read_parameters(struct reader *reader)
     struct slice name;
     int64_t number;
 
-    if (!json_enter(scan, '{'))
+    if (!scan_enter(scan, '{'))
         return false;
-    while (json_next_member(scan, &name)) {
+    while (scan_next_member(scan, &name)) {
         if (is(name, "priority") || is(name, "timeout")) {
-            if (!json_integer(scan, &number))
+            if (!scan_integer(scan, &number))
                 return false;
             if (number < 0)
-                return json_fail(scan, "priority and timeout must not be negative");
+                return scan_fail(scan, "priority and timeout must not be negative");
             if (is(name, "priority"))
                 message->priority = (uint64_t)number;
             else
                 message->timeout_us = number;
         } else if (is(name, "binary_data_output")) {
-            if (!json_bool(scan, &message->binary_data_output))
+            if (!scan_bool(scan, &message->binary_data_output))
                 return false;
         } else if (name.size >= 7 && memcmp(name.data, "triton_", 7) == 0) {
             return REFUSE(reader, STATUS_INVALID,
                           "parameter keys starting with 'triton_' are reserved for Triton usage "
                           "('%.*s')",
                           (int)name.size, name.data);
-        } else if (!json_skip(scan)) {
+        } else if (!scan_skip(scan)) {
             return false;
         }
     }
@@ -285,9 +285,9 @@ static bool read_parameters(struct reader *reader)
 
 static bool read_list(struct reader *reader, bool (*read_one)(struct reader *reader))
 {
-    if (!json_enter(&reader->scan, '['))
+    if (!scan_enter(&reader->scan, '['))
         return false;
-    while (json_next_element(&reader->scan))
+    while (scan_next_element(&reader->scan))
         if (!read_one(reader))
             return false;
     return reader->scan.why == NULL;
@@ -298,18 +298,18 @@ static bool read_document(struct reader *reader)
     struct json_scan *scan = &reader->scan;
     struct slice name;
 
-    if (!json_enter(scan, '{'))
+    if (!scan_enter(scan, '{'))
         return false;
-    while (json_next_member(scan, &name)) {
-        bool good = is(name, "id")           ? json_string(scan, &reader->message->id)
+    while (scan_next_member(scan, &name)) {
+        bool good = is(name, "id")           ? scan_string(scan, &reader->message->id)
                     : is(name, "inputs")     ? read_list(reader, read_input)
                     : is(name, "outputs")    ? read_list(reader, read_output)
                     : is(name, "parameters") ? read_parameters(reader)
-                                             : json_skip(scan);
+                                             : scan_skip(scan);
         if (!good)
             return false;
     }
-    return json_finish(scan);
+    return scan_finish(scan);
 }
 
 /* ---- the binary part ---- */
@@ -376,7 +376,7 @@ enum status json_infer_decode(struct call *call, struct error *err)
                          json_size, call->body.received);
     if (json_size == 0 && call->has_json_size)
         return take_raw_request(call, err);
-    reader.scan = json_scan_over(call->body.bytes, json_size);
+    reader.scan = scan_over(call->body.bytes, json_size);
     if (!read_document(&reader))
         return reader.status != STATUS_OK
                    ? reader.status

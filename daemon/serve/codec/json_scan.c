@@ -7,12 +7,12 @@
 
 #include "serve/codec/text.h"
 
-struct json_scan json_scan_over(void *text, size_t size)
+struct json_scan scan_over(void *text, size_t size)
 {
     return (struct json_scan){.start = text, .at = text, .end = (char *)text + size};
 }
 
-bool json_fail(struct json_scan *scan, const char *why)
+bool scan_fail(struct json_scan *scan, const char *why)
 {
     if (scan->why == NULL)
         scan->why = why;
@@ -28,18 +28,18 @@ static inline void skip_space(struct json_scan *scan)
         scan->at++;
 }
 
-char json_peek(struct json_scan *scan)
+char scan_peek(struct json_scan *scan)
 {
     skip_space(scan);
     return scan->at < scan->end && scan->why == NULL ? *scan->at : '\0';
 }
 
-bool json_enter(struct json_scan *scan, char open)
+bool scan_enter(struct json_scan *scan, char open)
 {
-    if (json_peek(scan) != open)
-        return json_fail(scan, open == '{' ? "expected an object" : "expected an array");
+    if (scan_peek(scan) != open)
+        return scan_fail(scan, open == '{' ? "expected an object" : "expected an array");
     if (++scan->depth > JSON_DEPTH_MAX)
-        return json_fail(scan, "nested too deeply");
+        return scan_fail(scan, "nested too deeply");
     scan->at++;
     scan->is_fresh = true;
     return true;
@@ -49,7 +49,7 @@ bool json_enter(struct json_scan *scan, char open)
 static bool next(struct json_scan *scan, char close)
 {
     bool is_first = scan->is_fresh;
-    char c = json_peek(scan);
+    char c = scan_peek(scan);
 
     scan->is_fresh = false;
     if (scan->why != NULL)
@@ -62,30 +62,30 @@ static bool next(struct json_scan *scan, char close)
     if (is_first)
         return true;
     if (c != ',')
-        return json_fail(scan, "expected ',' or a closing bracket");
+        return scan_fail(scan, "expected ',' or a closing bracket");
     scan->at++;
-    return json_peek(scan) != close || json_fail(scan, "expected a value behind ','");
+    return scan_peek(scan) != close || scan_fail(scan, "expected a value behind ','");
 }
 
-bool json_next_element(struct json_scan *scan)
+bool scan_next_element(struct json_scan *scan)
 {
     return next(scan, ']');
 }
 
-bool json_next_member(struct json_scan *scan, struct slice *out_name)
+bool scan_next_member(struct json_scan *scan, struct slice *out_name)
 {
-    if (!next(scan, '}') || !json_string(scan, out_name))
+    if (!next(scan, '}') || !scan_string(scan, out_name))
         return false;
-    if (json_peek(scan) != ':')
-        return json_fail(scan, "expected ':'");
+    if (scan_peek(scan) != ':')
+        return scan_fail(scan, "expected ':'");
     scan->at++;
     return true;
 }
 
-bool json_finish(struct json_scan *scan)
+bool scan_finish(struct json_scan *scan)
 {
-    (void)json_peek(scan);
-    return scan->why == NULL && (scan->at == scan->end || json_fail(scan, "more than one value"));
+    (void)scan_peek(scan);
+    return scan->why == NULL && (scan->at == scan->end || scan_fail(scan, "more than one value"));
 }
 
 /* ---- strings ---- */
@@ -161,26 +161,26 @@ static const char *unescape(const char *at, const char *end, char **to)
     return at + 1;
 }
 
-bool json_string(struct json_scan *scan, struct slice *out_text)
+bool scan_string(struct json_scan *scan, struct slice *out_text)
 {
     char *start, *to, sink[4];
     const char *at;
 
-    if (json_peek(scan) != '"')
-        return json_fail(scan, "expected a string");
+    if (scan_peek(scan) != '"')
+        return scan_fail(scan, "expected a string");
     start = to = ++scan->at;
     at = start;
     while (at < scan->end && *at != '"') {
         size_t length = (unsigned char)*at < 0x80 ? 1 : utf8_length(at, (size_t)(scan->end - at));
 
         if (length == 0 || (unsigned char)*at < ' ')
-            return json_fail(scan, "a string holds a control character or no UTF-8");
+            return scan_fail(scan, "a string holds a control character or no UTF-8");
         if (scan->is_skipping)
             to = sink;
         if (*at == '\\') {
             at = unescape(at + 1, scan->end, &to);
             if (at == NULL)
-                return json_fail(scan, "a string holds a malformed escape");
+                return scan_fail(scan, "a string holds a malformed escape");
             continue;
         }
         if (to != at)
@@ -189,7 +189,7 @@ bool json_string(struct json_scan *scan, struct slice *out_text)
         at += length;
     }
     if (at == scan->end)
-        return json_fail(scan, "a string does not end");
+        return scan_fail(scan, "a string does not end");
     *out_text = (struct slice){start, scan->is_skipping ? 0 : (size_t)(to - start)};
     scan->at = (char *)(uintptr_t)at + 1;
     return true;
@@ -226,7 +226,7 @@ static bool special_number(struct json_scan *scan, struct number *number)
     else if (take_word(scan, "Infinity"))
         number->value = (double)(number->is_negative ? -INFINITY : INFINITY);
     else
-        return json_fail(scan, "expected a number");
+        return scan_fail(scan, "expected a number");
     return true;
 }
 
@@ -285,7 +285,7 @@ static bool scan_number(struct json_scan *scan, struct number *out_number)
     unsigned digits = 0;
     int dropped = 0, exponent = 0, dropped_fraction = 0;
 
-    (void)json_peek(scan);
+    (void)scan_peek(scan);
     token = scan->at;
     number.is_negative = scan->at < scan->end && *scan->at == '-';
     scan->at += number.is_negative;
@@ -293,7 +293,7 @@ static bool scan_number(struct json_scan *scan, struct number *out_number)
     if (!is_digit(scan->at, scan->end))
         return special_number(scan, out_number);
     if (*scan->at == '0' && is_digit(scan->at + 1, scan->end))
-        return json_fail(scan, "a number begins with 0");
+        return scan_fail(scan, "a number begins with 0");
     at = take_digits(scan->at, scan->end, &number.magnitude, &digits, &dropped);
     number.is_integer = dropped == 0;
     if (at < scan->end && *at == '.') {
@@ -301,17 +301,17 @@ static bool scan_number(struct json_scan *scan, struct number *out_number)
         fraction = at + 1;
         at = take_digits(fraction, scan->end, &number.magnitude, &digits, &dropped_fraction);
         if (at == fraction)
-            return json_fail(scan, "a number ends in '.'");
+            return scan_fail(scan, "a number ends in '.'");
         exponent = -(int)(at - fraction) + dropped_fraction;
     }
     if (at < scan->end && (*at == 'e' || *at == 'E')) {
         number.is_integer = false;
         at = take_exponent(at, scan->end, &exponent);
         if (at == NULL)
-            return json_fail(scan, "a number has no exponent behind 'e'");
+            return scan_fail(scan, "a number has no exponent behind 'e'");
     }
     if (at == scan->end)
-        return json_fail(scan, "the text ends in a number");
+        return scan_fail(scan, "the text ends in a number");
     number.value = to_double(token, number.magnitude, dropped + dropped_fraction, exponent);
     if (number.is_negative)
         number.value = -number.value;
@@ -324,14 +324,14 @@ static bool number_to_integer(struct json_scan *scan, const struct number *numbe
                               uint64_t least, int64_t *out_value)
 {
     if (!number->is_integer)
-        return json_fail(scan, "expected an integer");
+        return scan_fail(scan, "expected an integer");
     if (number->magnitude > (number->is_negative ? least : most))
-        return json_fail(scan, "an integer is outside the range of its type");
+        return scan_fail(scan, "an integer is outside the range of its type");
     *out_value = (int64_t)(number->is_negative ? 0 - number->magnitude : number->magnitude);
     return true;
 }
 
-bool json_integer(struct json_scan *scan, int64_t *out_value)
+bool scan_integer(struct json_scan *scan, int64_t *out_value)
 {
     struct number number;
 
@@ -339,15 +339,15 @@ bool json_integer(struct json_scan *scan, int64_t *out_value)
            number_to_integer(scan, &number, INT64_MAX, (uint64_t)INT64_MAX + 1, out_value);
 }
 
-bool json_bool(struct json_scan *scan, bool *out_value)
+bool scan_bool(struct json_scan *scan, bool *out_value)
 {
-    char c = json_peek(scan);
+    char c = scan_peek(scan);
 
     if ((c == 't' && take_word(scan, "true")) || (c == 'f' && take_word(scan, "false"))) {
         *out_value = c == 't';
         return true;
     }
-    return json_fail(scan, "expected true or false");
+    return scan_fail(scan, "expected true or false");
 }
 
 static bool skip_value(struct json_scan *scan)
@@ -356,27 +356,27 @@ static bool skip_value(struct json_scan *scan)
     struct number number;
     bool flag;
 
-    switch (json_peek(scan)) {
+    switch (scan_peek(scan)) {
     case '{':
-        if (json_enter(scan, '{'))
-            while (json_next_member(scan, &text) && skip_value(scan)) {
+        if (scan_enter(scan, '{'))
+            while (scan_next_member(scan, &text) && skip_value(scan)) {
             }
         break;
     case '[':
-        if (json_enter(scan, '['))
-            while (json_next_element(scan) && skip_value(scan)) {
+        if (scan_enter(scan, '['))
+            while (scan_next_element(scan) && skip_value(scan)) {
             }
         break;
     case '"':
-        (void)json_string(scan, &text);
+        (void)scan_string(scan, &text);
         break;
     case 't':
     case 'f':
-        (void)json_bool(scan, &flag);
+        (void)scan_bool(scan, &flag);
         break;
     case 'n':
         if (!take_word(scan, "null"))
-            (void)json_fail(scan, "unknown word");
+            (void)scan_fail(scan, "unknown word");
         break;
     default:
         (void)scan_number(scan, &number);
@@ -384,7 +384,7 @@ static bool skip_value(struct json_scan *scan)
     return scan->why == NULL;
 }
 
-bool json_skip(struct json_scan *scan)
+bool scan_skip(struct json_scan *scan)
 {
     bool good;
 
@@ -406,7 +406,7 @@ static bool store_float(struct json_scan *scan, enum dtype dtype, double value, 
         return true;
     }
     if (isinf(narrow) && !isinf(value))
-        return json_fail(scan, "a number is outside the range of its type");
+        return scan_fail(scan, "a number is outside the range of its type");
     if (dtype == DTYPE_FLOAT) {
         memcpy(to, &narrow, sizeof(narrow));
         return true;
@@ -414,7 +414,7 @@ static bool store_float(struct json_scan *scan, enum dtype dtype, double value, 
     half = dtype == DTYPE_FLOAT16 ? half_from_float(narrow) : bfloat16_from_float(narrow);
     if (isfinite(narrow) &&
         !isfinite(dtype == DTYPE_FLOAT16 ? float_from_half(half) : float_from_bfloat16(half)))
-        return json_fail(scan, "a number is outside the range of its type");
+        return scan_fail(scan, "a number is outside the range of its type");
     memcpy(to, &half, sizeof(half));
     return true;
 }
@@ -439,14 +439,14 @@ static bool read_flag(struct json_scan *scan, void *to)
 {
     int64_t number = 0;
     bool flag = false;
-    char c = json_peek(scan);
+    char c = scan_peek(scan);
 
     if (c == 't' || c == 'f') {
-        (void)json_bool(scan, &flag);
-    } else if (json_integer(scan, &number)) {
+        (void)scan_bool(scan, &flag);
+    } else if (scan_integer(scan, &number)) {
         flag = number == 1;
         if (number != 0 && number != 1)
-            return json_fail(scan, "expected true or false");
+            return scan_fail(scan, "expected true or false");
     }
     *(uint8_t *)to = flag;
     return scan->why == NULL;
@@ -466,7 +466,7 @@ static bool read_element(struct json_scan *scan, enum dtype dtype, void *to)
     case DTYPE_BOOL:
         return read_flag(scan, to);
     case DTYPE_STRING:
-        if (!json_string(scan, &text))
+        if (!scan_string(scan, &text))
             return false;
         *(struct bytes *)to = (struct bytes){text.data, text.size};
         return true;
@@ -475,24 +475,24 @@ static bool read_element(struct json_scan *scan, enum dtype dtype, void *to)
     }
 }
 
-bool json_tensor(struct json_scan *scan, enum dtype dtype, void *to, size_t room, size_t *out_count)
+bool scan_tensor(struct json_scan *scan, enum dtype dtype, void *to, size_t room, size_t *out_count)
 {
     size_t size = dtype_bytes(dtype), count = 0;
     unsigned outside = scan->depth;
     char *at = to;
 
-    if (!json_enter(scan, '['))
+    if (!scan_enter(scan, '['))
         return false;
     while (scan->depth > outside) {
         struct bytes ignored[1];
 
-        if (!json_next_element(scan)) {
+        if (!scan_next_element(scan)) {
             if (scan->why != NULL)
                 return false;
             continue; /* one level was left */
         }
         if (*scan->at == '[') {
-            if (!json_enter(scan, '['))
+            if (!scan_enter(scan, '['))
                 return false;
             continue;
         }

@@ -20,27 +20,27 @@ struct json_scan {
     const char *why;  /* borrowed, for ever; NULL: all is well */
 };
 
-struct json_scan json_scan_over(void *text, size_t size);
-bool json_fail(struct json_scan *scan, const char *why); /* always false; the first reason stands */
+struct json_scan scan_over(void *text, size_t size);
+bool scan_fail(struct json_scan *scan, const char *why); /* always false; the first reason stands */
 
-/* Walks members and elements:  json_enter(scan, '{');  while (json_next_member(scan, &name)) {…} */
-bool json_enter(struct json_scan *scan, char open);
-bool json_next_member(struct json_scan *scan, struct slice *out_name);
-bool json_next_element(struct json_scan *scan);
+/* Walks members and elements:  scan_enter(scan, '{');  while (scan_next_member(scan, &name)) {…} */
+bool scan_enter(struct json_scan *scan, char open);
+bool scan_next_member(struct json_scan *scan, struct slice *out_name);
+bool scan_next_element(struct json_scan *scan);
 
 /* The next character that is no space; 0 at the end. */
-char json_peek(struct json_scan *scan);
-bool json_string(struct json_scan *scan, struct slice *out_text);
-bool json_integer(struct json_scan *scan, int64_t *out_value);
-bool json_bool(struct json_scan *scan, bool *out_value);
+char scan_peek(struct json_scan *scan);
+bool scan_string(struct json_scan *scan, struct slice *out_text);
+bool scan_integer(struct json_scan *scan, int64_t *out_value);
+bool scan_bool(struct json_scan *scan, bool *out_value);
 /* Any value; its bytes stay as they are, so that it can be read later. */
-bool json_skip(struct json_scan *scan);
+bool scan_skip(struct json_scan *scan);
 /* Nothing but spaces may follow. */
-bool json_finish(struct json_scan *scan);
+bool scan_finish(struct json_scan *scan);
 
 /* Elements of a nested array, in order, into `to`, which has room for `room`; *out_count may be
  * more: then nothing was written behind the room.  STRING elements are struct bytes. */
-bool json_tensor(struct json_scan *scan, enum dtype dtype, void *to, size_t room,
+bool scan_tensor(struct json_scan *scan, enum dtype dtype, void *to, size_t room,
                  size_t *out_count);
 
 #endif
