@@ -23,6 +23,12 @@ struct node *producer_is(const struct value *value, const char *onnx_name)
     return value != NULL && node_is(value->producer, onnx_name) ? value->producer : NULL;
 }
 
+bool node_is_elementwise(const struct node *node)
+{
+    return (node->op->flags & OP_ELEMENTWISE) != 0 || node_is(node, "Clip") ||
+           node_is(node, "Cast");
+}
+
 /* --- attributes ---------------------------------------------------------------------------------
  */
 
@@ -197,7 +203,7 @@ static int rank_of_result(const struct node *node, enum pass_stage stage, int de
         return node->inputs > 1 ? rank_of(node->in[1], stage, depth) : -1;
     if (node_is(node, "Reshape") && node->inputs > 1 && node->in[1]->constant != NULL)
         return (int)shape_count(&node->in[1]->constant->tensor.shape);
-    if (node->op->flags & OP_ELEMENTWISE)
+    if (node_is_elementwise(node))
         return rank_of_broadcast(node, stage, depth);
     if (keeps_rank(node) && node->inputs > 0 && node->in[0] != NULL)
         return rank_of(node->in[0], stage, depth);

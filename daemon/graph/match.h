@@ -11,6 +11,10 @@ bool node_is(const struct node *node, const char *onnx_name);
 /* The node that makes `value` if it is of this operator, else NULL.  value may be NULL. */
 struct node *producer_is(const struct value *value, const char *onnx_name);
 
+/* Each element of output 0 comes from the elements at its place in the (broadcast) inputs: what is
+ * flagged so, and what has numbers besides (Clip). */
+bool node_is_elementwise(const struct node *node);
+
 /* An attribute's field in the node's struct, NULL when the operator has none of this name. */
 void *node_attr(const struct node *node, const char *name);
 int64_t node_attr_int(const struct node *node, const char *name, int64_t absent);

@@ -105,7 +105,7 @@ static bool may_move(const struct graph *graph, const struct node *node, struct 
 {
     bool found = false;
 
-    if ((node->op->flags & OP_ELEMENTWISE) == 0 || node->outputs != 1 || node->out[0] == NULL ||
+    if (!node_is_elementwise(node) || node->outputs != 1 || node->out[0] == NULL ||
         node_attr(node, "axis") != NULL)
         return false;
     for (size_t i = 0; i < node->inputs && !found; i++)
