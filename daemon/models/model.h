@@ -1,0 +1,55 @@
+/* One loaded version of one model, inside the folder.
+ *
+ * References: one is held while it is published (given back when its queue has drained), one by
+ * everybody who looked it up.  The last one hands it to `gone`, which destroys it on the loader
+ * thread.
+ */
+#ifndef MODELS_MODEL_H
+#define MODELS_MODEL_H
+
+#include "models/model_config.h"
+#include "models/repository.h"
+
+struct model {
+    atomic_uint references;
+    struct mail mail; /* for the way to the loader */
+    void (*gone)(struct model *model, void *arg);
+    void *gone_arg;
+    struct arena arena; /* ports, names, labels */
+    const char *name;
+    int64_t version;
+    char version_text[24];
+    Inference__ModelConfig *config;
+    struct network *network;
+    struct model_queue *queue;
+    size_t inputs, outputs; /* in the order of the network */
+    struct model_port *in, *out;
+    char batching[256];
+    int64_t load_us;
+};
+
+struct load_context {
+    const char *folder; /* of the model */
+    const char *name;
+    int64_t version;
+    const Inference__ModelConfig *config; /* as read */
+    bool config_given;
+    struct device *device;
+    struct ledger *ledger;
+    struct batcher *batcher;
+    size_t plan_cache_bytes;
+};
+
+/* Reads, checks, proves, warms; with one reference.  A failure leaves nothing behind. */
+MUST_CHECK enum status model_load(const struct load_context *context, struct model **out_model,
+                                  struct error *err);
+/* No reference is left (or it never had one).  Returns the bytes of device memory given back. */
+uint64_t model_destroy(struct model *model);
+
+/* Ports, with labels read from `folder`. */
+MUST_CHECK enum status model_make_ports(struct model *model, const char *folder, struct error *err);
+/* One label a line, in the order of the classes. */
+MUST_CHECK enum status labels_read(struct arena *arena, const char *path, size_t *out_count,
+                                   const char *const **out_labels, struct error *err);
+
+#endif

@@ -1,0 +1,108 @@
+#include "models/probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* A probe waits so long for memory that others hold. */
+#define PROBE_PATIENCE_US INT64_C(30000000)
+
+enum status probe_init(struct probe *probe, struct batcher *batcher, struct network *network,
+                       const char *name, bool has_rows, struct error *err)
+{
+    struct queue_config config = {
+        .name = name, .network = network, .max_batch_size = has_rows ? INT32_MAX : 0};
+    enum status status;
+
+    *probe =
+        (struct probe){.batcher = batcher, .network = network, .name = name, .has_rows = has_rows};
+    if (mailbox_init(&probe->answered) != STATUS_OK)
+        return error_set(err, STATUS_IO, "model '%s': no eventfd for its probe", name);
+    status = queue_create(batcher, &config, &probe->queue, err);
+    if (status != STATUS_OK)
+        mailbox_deinit(&probe->answered);
+    return status;
+}
+
+struct drain {
+    struct mailbox *box;
+    struct mail mail;
+};
+
+static void on_drained(void *arg)
+{
+    struct drain *drain = arg;
+
+    mailbox_put(drain->box, &drain->mail);
+}
+
+static void await_mail(struct mailbox *box)
+{
+    while (mailbox_take_all(box) == NULL)
+        mailbox_wait(box, CLOCK_NEVER);
+}
+
+void probe_deinit(struct probe *probe)
+{
+    struct drain drain = {.box = &probe->answered};
+
+    queue_close(probe->queue, on_drained, &drain);
+    await_mail(&probe->answered);
+    queue_destroy(probe->queue);
+    mailbox_deinit(&probe->answered);
+}
+
+static void on_done(struct request *request)
+{
+    struct probe_answer *answer = CONTAINER_OF(request, struct probe_answer, request);
+
+    mailbox_put(&answer->probe->answered, &answer->mail);
+}
+
+static enum status want_all_outputs(struct probe *probe, struct request *request)
+{
+    const struct network_port *ports;
+
+    request->outputs = network_outputs(probe->network, &ports);
+    request->out = arena_take_array(&request->arena, request->outputs, sizeof(*request->out));
+    if (request->out == NULL)
+        return STATUS_NO_MEMORY;
+    for (size_t i = 0; i < request->outputs; i++)
+        request->out[i].wanted = true;
+    return STATUS_OK;
+}
+
+enum status probe_run(struct probe *probe, const struct probe_data *data,
+                      struct probe_answer *answer, struct error *err)
+{
+    struct request *request = &answer->request;
+    enum status status;
+
+    *answer = (struct probe_answer){.probe = probe};
+    arena_init(&request->arena);
+    request->inputs = data->inputs;
+    request->in = data->in;
+    request->rows = probe->has_rows && data->inputs > 0 ? data->in[0].shape.dims[0] : 1;
+    request->arrived_us = clock_now_us();
+    request->deadline_us = request->arrived_us + PROBE_PATIENCE_US;
+    request->no_inline = true;
+    request->done = on_done;
+    status = want_all_outputs(probe, request);
+    if (status == STATUS_OK) {
+        batcher_submit(probe->batcher, probe->queue, request);
+        await_mail(&probe->answered);
+        status = request->status;
+        if (err != NULL)
+            *err = request->error;
+    }
+    if (status != STATUS_OK)
+        probe_answer_deinit(answer);
+    return status;
+}
+
+void probe_answer_deinit(struct probe_answer *answer)
+{
+    request_release(&answer->request);
+    arena_deinit(&answer->request.arena);
+}

@@ -1,0 +1,238 @@
+/* The proof.
+ *
+ *   row a ──> A        rows a, b ──> C, D        proven when A = C and B = D, and every output
+ *   row b ──> B                                  has two rows
+ *
+ * The rows differ in scale: a model that scales over the whole batch (dynamic quantisation) gives
+ * itself away.  "Same" is the rule by which two right executors agree: |x − y| ≤ atol + 1e-3 |y|,
+ * atol = the larger of 1e-6 and 2e-5 of the largest value; what is no float must be equal.
+ */
+#include "models/proof.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SEED UINT64_C(0x5EED5EED5EED5EED)
+
+/* Sizes tried for open dimensions, all of them alike: lengths of texts and sounds, then of images.
+ */
+static const int64_t sizes[] = {32, 64, 16, 128, 1, 8, 224, 320, 512, 2, 4, 1024};
+
+static bool has_open(const struct shape *ports, size_t count, bool has_rows)
+{
+    for (size_t i = 0; i < count; i++)
+        for (size_t axis = has_rows ? 1 : 0; axis < ports[i].rank; axis++)
+            if (ports[i].dims[axis] == SHAPE_UNKNOWN)
+                return true;
+    return false;
+}
+
+static enum status make_data(const struct probe *probe, const struct shape *ports, int64_t rows,
+                             int64_t size, struct probe_data *data)
+{
+    const struct network_port *real;
+    size_t count = network_inputs(probe->network, &real);
+    struct arena arena;
+    struct shape *shapes;
+    enum status status = STATUS_NO_MEMORY;
+
+    arena_init(&arena);
+    shapes = arena_take_array(&arena, count, sizeof(*shapes));
+    for (size_t i = 0; shapes != NULL && i < count; i++) {
+        shapes[i] = ports[i];
+        if (probe->has_rows)
+            shapes[i].dims[0] = rows;
+        for (size_t axis = 0; axis < shapes[i].rank; axis++)
+            if (shapes[i].dims[axis] == SHAPE_UNKNOWN)
+                shapes[i].dims[axis] = size;
+    }
+    if (shapes != NULL)
+        status = probe_data_make(data, probe->network, shapes, SAMPLE_RANDOM, SEED);
+    arena_deinit(&arena);
+    return status;
+}
+
+static enum status try_size(struct probe *probe, const struct shape *ports, int64_t size,
+                            struct error *err)
+{
+    struct probe_answer answer;
+    struct probe_data data;
+    enum status status = make_data(probe, ports, 1, size, &data);
+
+    if (status != STATUS_OK)
+        return error_set(err, status, "model '%s': no data to run it with", probe->name);
+    status = probe_run(probe, &data, &answer, err);
+    if (status == STATUS_OK)
+        probe_answer_deinit(&answer);
+    probe_data_deinit(&data);
+    return status;
+}
+
+static bool is_about_shape(enum status status)
+{
+    return status == STATUS_INVALID || status == STATUS_UNSUPPORTED || status == STATUS_INTERNAL;
+}
+
+enum status proof_find_size(struct probe *probe, const struct shape *ports, int64_t *out_size,
+                            struct error *err)
+{
+    const struct network_port *real;
+    size_t count = network_inputs(probe->network, &real);
+    enum status status = STATUS_INVALID;
+
+    *out_size = 0;
+    if (!has_open(ports, count, probe->has_rows))
+        return try_size(probe, ports, 1, err);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        status = try_size(probe, ports, sizes[i], err);
+        if (status == STATUS_OK) {
+            *out_size = sizes[i];
+            return status;
+        }
+        if (!is_about_shape(status))
+            return status;
+    }
+    return status;
+}
+
+/* ---- comparing ---- */
+
+static double element(enum dtype dtype, const void *data, size_t index)
+{
+    switch (dtype) {
+    case DTYPE_FLOAT:
+        return (double)((const float *)data)[index];
+    case DTYPE_DOUBLE:
+        return ((const double *)data)[index];
+    case DTYPE_FLOAT16:
+        return (double)float_from_half(((const uint16_t *)data)[index]);
+    default:
+        return (double)float_from_bfloat16(((const uint16_t *)data)[index]);
+    }
+}
+
+static double largest(enum dtype dtype, const void *data, size_t count)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        double size = fabs(element(dtype, data, i));
+
+        if (isfinite(size) && size > most)
+            most = size;
+    }
+    return most;
+}
+
+static bool floats_agree(enum dtype dtype, const void *a, const void *b, size_t count)
+{
+    /* The 16-bit types round each step to 3 and 2 digits. */
+    double share = dtype == DTYPE_FLOAT || dtype == DTYPE_DOUBLE ? 2e-5 : 1e-2;
+    double atol = fmax(1e-6, share * largest(dtype, b, count));
+
+    for (size_t i = 0; i < count; i++) {
+        double x = element(dtype, a, i), y = element(dtype, b, i);
+
+        if (x == y || (isnan(x) && isnan(y)))
+            continue;
+        if (!(fabs(x - y) <= atol + 1e-3 * fabs(y)))
+            return false;
+    }
+    return true;
+}
+
+static bool texts_agree(const struct bytes *a, const struct bytes *b, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (a[i].size != b[i].size ||
+            (a[i].size > 0 && memcmp(a[i].data, b[i].data, a[i].size) != 0))
+            return false;
+    return true;
+}
+
+static bool outputs_agree(enum dtype dtype, const void *a, const void *b, size_t bytes)
+{
+    if (dtype == DTYPE_STRING)
+        return texts_agree(a, b, bytes / sizeof(struct bytes));
+    if (dtype_is_float(dtype))
+        return floats_agree(dtype, a, b, bytes / dtype_bytes(dtype));
+    return bytes == 0 || memcmp(a, b, bytes) == 0;
+}
+
+/* Row `row` of the pair's outputs against the answer to that row alone. */
+static bool row_agrees(const struct probe *probe, const struct request *pair,
+                       const struct request *alone, int64_t row, char *reason, size_t room)
+{
+    const struct network_port *ports;
+    size_t count = network_outputs(probe->network, &ports);
+
+    for (size_t i = 0; i < count; i++) {
+        const struct request_output *both = &pair->out[i], *one = &alone->out[i];
+        char pair_text[SHAPE_TEXT_BYTES], one_text[SHAPE_TEXT_BYTES];
+        struct shape wanted = one->shape;
+
+        if (wanted.rank > 0)
+            wanted.dims[0] *= 2;
+        if (one->shape.rank == 0 || one->shape.dims[0] != 1 ||
+            !shape_is_equal(&both->shape, &wanted)) {
+            (void)snprintf(reason, room,
+                           "output '%.60s' has the shape %s for one row and %s for two, its first "
+                           "dimension is not the batch",
+                           ports[i].name, shape_format(&one->shape, one_text),
+                           shape_format(&both->shape, pair_text));
+            return false;
+        }
+        if (!outputs_agree(ports[i].dtype, (const char *)both->data + one->bytes * (size_t)row,
+                           one->data, one->bytes)) {
+            (void)snprintf(reason, room, "rows together differ from rows apart in output '%.60s'",
+                           ports[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool compare_row(struct probe *probe, const struct probe_data *data,
+                        const struct request *pair, int64_t row, char *reason, size_t room)
+{
+    struct error err = {.status = STATUS_OK};
+    struct probe_answer alone;
+    struct probe_data single;
+    bool agrees;
+
+    if (probe_data_row(&single, data, row) != STATUS_OK ||
+        probe_run(probe, &single, &alone, &err) != STATUS_OK) {
+        (void)snprintf(reason, room, "a row alone fails: %.160s", err.text);
+        probe_data_deinit(&single);
+        return false;
+    }
+    agrees = row_agrees(probe, pair, &alone.request, row, reason, room);
+    probe_answer_deinit(&alone);
+    probe_data_deinit(&single);
+    return agrees;
+}
+
+bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t size, char *reason,
+                       size_t room)
+{
+    struct error err = {.status = STATUS_OK};
+    struct probe_answer pair;
+    struct probe_data data;
+    bool proven;
+
+    if (make_data(probe, ports, 2, size, &data) != STATUS_OK) {
+        (void)snprintf(reason, room, "no host memory to prove it");
+        return false;
+    }
+    if (probe_run(probe, &data, &pair, &err) != STATUS_OK) {
+        (void)snprintf(reason, room, "two rows together fail: %.160s", err.text);
+        probe_data_deinit(&data);
+        return false;
+    }
+    proven = compare_row(probe, &data, &pair.request, 0, reason, room) &&
+             compare_row(probe, &data, &pair.request, 1, reason, room);
+    probe_answer_deinit(&pair);
+    probe_data_deinit(&data);
+    return proven;
+}

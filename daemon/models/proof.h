@@ -1,0 +1,18 @@
+/* Does the model answer a row in the same way whether it is alone or beside another?  And: what
+ * shape can a request have at all?  Both are found by running it. */
+#ifndef MODELS_PROOF_H
+#define MODELS_PROOF_H
+
+#include "models/probe.h"
+
+/* Runs the network once for one row (or as a whole when `probe` has no rows), trying sizes for the
+ * dimensions that `ports` (network order) leave open.
+ * OK: *out_size is the size that worked (0: nothing was open).  Otherwise the last error. */
+MUST_CHECK enum status proof_find_size(struct probe *probe, const struct shape *ports,
+                                       int64_t *out_size, struct error *err);
+/* Two rows together and apart, open dimensions being `size`.  True: the same; else `reason` says
+ * what was seen. */
+bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t size, char *reason,
+                       size_t room);
+
+#endif
