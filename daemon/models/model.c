@@ -17,7 +17,7 @@ void model_unref(struct model *model)
     if (model == NULL ||
         atomic_fetch_sub_explicit(&model->references, 1, memory_order_acq_rel) != 1)
         return;
-    model->gone(model, model->gone_arg);
+    mailbox_put(model->loader, &model->message.mail);
 }
 
 uint64_t model_destroy(struct model *model)

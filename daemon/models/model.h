@@ -10,12 +10,20 @@
 #include "models/model_config.h"
 #include "models/repository.h"
 
+/* What the loader thread is told. */
+struct message {
+    struct mail mail;
+    enum { MESSAGE_COMMAND, MESSAGE_GONE, MESSAGE_STOP } kind;
+};
+
+struct command; /* internal.h */
+
 struct model {
     atomic_uint references;
-    struct mail mail; /* for the way to the loader */
-    void (*gone)(struct model *model, void *arg);
-    void *gone_arg;
-    struct arena arena; /* ports, names, labels */
+    struct message message; /* to the loader, when no reference is left */
+    struct mailbox *loader;
+    struct command *waiter; /* the unload that waits for it; NULL: none */
+    struct arena arena;     /* ports, names, labels */
     const char *name;
     int64_t version;
     char version_text[24];

@@ -1,0 +1,612 @@
+/* The loader thread: loads, retires, follows the folder.
+ *
+ * A load reads and proves a version without touching the table, then publishes it in one step; the
+ * version it replaces is retired.  To retire a model: take it out of the table, close its queue;
+ * when the queue has drained the published reference goes, and when the last user's goes too the
+ * model comes back here by mail and is destroyed.  Nothing ever waits for that but the reply to
+ * `unload`.
+ */
+#define LOG_COMPONENT "models"
+
+#include <inttypes.h>
+#include <malloc.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "models/folder.h"
+#include "models/internal.h"
+#include "observe/log.h"
+
+enum { PATH_ROOM = 4096 };
+/* A folder that looked half written is looked at again after so long. */
+#define SETTLE_US INT64_C(500000)
+
+void loader_notify(struct repository *repository)
+{
+    void (*changed)(void *arg);
+    void *arg;
+
+    pthread_mutex_lock(&repository->lock);
+    changed = repository->changed;
+    arg = repository->changed_arg;
+    pthread_mutex_unlock(&repository->lock);
+    if (changed != NULL)
+        changed(arg);
+}
+
+static bool model_path(const struct repository *repository, const char *name, char path[PATH_ROOM])
+{
+    return (size_t)snprintf(path, PATH_ROOM, "%s/%s", repository->config.path, name) < PATH_ROOM;
+}
+
+/* ---- retiring ---- */
+
+static void on_drained(void *arg)
+{
+    model_unref(arg);
+}
+
+/* The model is in no table any more. */
+static void retire_model(struct repository *repository, struct model *model, struct command *waiter)
+{
+    atomic_fetch_add(&repository->leaving, 1);
+    if (waiter != NULL)
+        waiter->remaining++;
+    model->waiter = waiter;
+    queue_close(model->queue, on_drained, model);
+}
+
+/* Takes the published model out of slot `index`; NULL: there is none. */
+static struct model *unpublish(struct repository *repository, struct entry *entry, size_t index)
+{
+    struct slot *slot = &entry->slot[index];
+    struct model *model;
+
+    pthread_mutex_lock(&repository->lock);
+    model = slot->model;
+    slot->model = NULL;
+    slot->wanted = false;
+    slot->state = model == NULL ? MODEL_UNAVAILABLE : MODEL_UNLOADING;
+    (void)snprintf(slot->reason, sizeof(slot->reason), "unloaded");
+    pthread_mutex_unlock(&repository->lock);
+    return model;
+}
+
+size_t loader_retire(struct repository *repository, const char *name, struct command *waiter)
+{
+    struct entry *entry;
+    size_t count = 0;
+
+    pthread_mutex_lock(&repository->lock);
+    entry = entry_find(repository, name);
+    if (entry != NULL) {
+        entry->wanted = false;
+        entry->reason[0] = '\0';
+    }
+    pthread_mutex_unlock(&repository->lock);
+    for (size_t i = 0; entry != NULL && i < entry->slots; i++) {
+        struct model *model = unpublish(repository, entry, i);
+
+        if (model == NULL)
+            continue;
+        count++;
+        retire_model(repository, model, waiter);
+    }
+    loader_notify(repository);
+    return count;
+}
+
+/* What a command that is over tells its caller. */
+static void finish(struct command *command, enum status status, const struct error *err)
+{
+    command->done(command->arg, status, status == STATUS_OK ? NULL : err, command->freed_bytes);
+    free(command->config_json);
+    free(command->name);
+    free(command);
+}
+
+/* The version it was, if nothing took its place, is unavailable now. */
+static void note_gone(struct repository *repository, const struct model *model)
+{
+    struct entry *entry;
+    struct slot *slot;
+
+    pthread_mutex_lock(&repository->lock);
+    entry = entry_find(repository, model->name);
+    slot = entry == NULL ? NULL : slot_find(entry, model->version);
+    if (slot != NULL && slot->state == MODEL_UNLOADING)
+        slot->state = MODEL_UNAVAILABLE;
+    pthread_mutex_unlock(&repository->lock);
+}
+
+static void on_gone(struct repository *repository, struct model *model)
+{
+    struct command *waiter = model->waiter;
+    uint64_t freed;
+
+    note_gone(repository, model);
+    log_debug("model '%s' version %s is gone", model->name, model->version_text);
+    freed = model_destroy(model);
+    /* Activations are shared by all models, and cached ones are cheap to get back: what this model
+     * made the lanes grow to goes with it.  glibc keeps freed graph memory unless it is told not
+     * to. */
+    (void)batcher_trim(repository->config.batcher, 0);
+    (void)malloc_trim(0);
+    atomic_fetch_sub(&repository->leaving, 1);
+    if (waiter != NULL) {
+        waiter->freed_bytes += freed;
+        if (--waiter->remaining == 0)
+            finish(waiter, STATUS_OK, NULL);
+    }
+    loader_notify(repository);
+}
+
+/* ---- loading ---- */
+
+static void set_reason(struct repository *repository, const char *name, const char *reason)
+{
+    struct entry *entry;
+
+    pthread_mutex_lock(&repository->lock);
+    entry = entry_find(repository, name);
+    if (entry != NULL)
+        (void)snprintf(entry->reason, sizeof(entry->reason), "%.511s", reason);
+    pthread_mutex_unlock(&repository->lock);
+}
+
+static enum status begin_version(struct repository *repository, struct entry *entry,
+                                 int64_t version, struct error *err)
+{
+    struct slot *slot;
+
+    pthread_mutex_lock(&repository->lock);
+    slot = slot_add(entry, version);
+    if (slot != NULL) {
+        slot->wanted = true;
+        if (slot->model == NULL)
+            slot->state = MODEL_LOADING;
+    }
+    pthread_mutex_unlock(&repository->lock);
+    if (slot == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", entry->name);
+    loader_notify(repository);
+    return STATUS_OK;
+}
+
+/* Returns the model that was there before. */
+static struct model *publish(struct repository *repository, struct entry *entry,
+                             struct model *model)
+{
+    struct model *old;
+    struct slot *slot;
+
+    pthread_mutex_lock(&repository->lock);
+    slot = slot_find(entry, model->version);
+    old = slot->model;
+    slot->model = model;
+    slot->state = MODEL_READY;
+    slot->reason[0] = '\0';
+    pthread_mutex_unlock(&repository->lock);
+    return old;
+}
+
+static void note_failure(struct repository *repository, struct entry *entry, int64_t version,
+                         const struct error *err)
+{
+    struct slot *slot;
+
+    pthread_mutex_lock(&repository->lock);
+    slot = slot_find(entry, version);
+    (void)snprintf(slot->reason, sizeof(slot->reason), "%.511s", err->text);
+    if (slot->model == NULL)
+        slot->state = MODEL_UNAVAILABLE; /* else the one from before goes on serving */
+    pthread_mutex_unlock(&repository->lock);
+    log_error("model '%s' version %" PRId64 " is not loaded: %s", entry->name, version, err->text);
+}
+
+static enum status load_version(struct repository *repository, struct entry *entry,
+                                const struct load_context *context, struct error *err)
+{
+    struct model *model, *old;
+    enum status status;
+
+    TRY(begin_version(repository, entry, context->version, err));
+    status = model_load(context, &model, err);
+    if (status != STATUS_OK) {
+        note_failure(repository, entry, context->version, err);
+        (void)malloc_trim(0);
+        loader_notify(repository);
+        return status;
+    }
+    model->loader = &repository->loader;
+    model->message.kind = MESSAGE_GONE;
+    old = publish(repository, entry, model);
+    log_info("model '%s' version %s is ready: batching %s, %zu bytes, %" PRId64 " ms", model->name,
+             model->version_text, model->batching, network_resident_bytes(model->network),
+             model->load_us / 1000);
+    if (old != NULL)
+        retire_model(repository, old, NULL);
+    loader_notify(repository);
+    return STATUS_OK;
+}
+
+/* ---- which versions ---- */
+
+/* Whether the policy wants `version`, the `rank`th of those on disk counted from the newest. */
+static bool wants_version(const Inference__ModelVersionPolicy *policy, int64_t version, size_t rank)
+{
+    if (policy == NULL || policy->policy_choice_case == 0)
+        return rank == 0;
+    switch (policy->policy_choice_case) {
+    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_ALL:
+        return true;
+    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC:
+        for (size_t i = 0; i < policy->specific->n_versions; i++)
+            if (policy->specific->versions[i] == version)
+                return true;
+        return false;
+    default:
+        return rank < (policy->latest->num_versions == 0 ? 1 : policy->latest->num_versions);
+    }
+}
+
+/* The first version that a specific policy names and that is not there; 0: all are. */
+static int64_t missing_version(const Inference__ModelVersionPolicy *policy, const int64_t *versions,
+                               size_t count)
+{
+    if (policy == NULL ||
+        policy->policy_choice_case != INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC)
+        return 0;
+    for (size_t i = 0; i < policy->specific->n_versions; i++) {
+        bool found = false;
+
+        for (size_t j = 0; j < count && !found; j++)
+            found = versions[j] == policy->specific->versions[i];
+        if (!found)
+            return policy->specific->versions[i];
+    }
+    return 0;
+}
+
+static enum status check_versions(const Inference__ModelConfig *config, const char *name,
+                                  const int64_t *versions, size_t count, struct error *err)
+{
+    int64_t missing = missing_version(config->version_policy, versions, count);
+
+    if (count == 0)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "model '%s' has no version: a folder with a number, as in %s/1/model.onnx",
+                         name, name);
+    if (missing != 0)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "model '%s': version_policy wants version %" PRId64 ", which is not there",
+                         name, missing);
+    return STATUS_OK;
+}
+
+/* Loads the wanted versions, newest first, and retires the others.  The first failure counts. */
+static enum status load_versions(struct repository *repository, struct entry *entry,
+                                 struct load_context *context, const int64_t *versions,
+                                 size_t count, struct error *err)
+{
+    enum status result = STATUS_OK;
+
+    for (size_t rank = 0; rank < count; rank++) {
+        struct error inner = {.status = STATUS_OK};
+        enum status status;
+
+        context->version = versions[count - 1 - rank];
+        if (!wants_version(context->config->version_policy, context->version, rank))
+            continue;
+        status = load_version(repository, entry, context, &inner);
+        if (status != STATUS_OK && result == STATUS_OK) {
+            result = status;
+            if (err != NULL)
+                *err = inner;
+        }
+    }
+    return result;
+}
+
+static bool is_listed(const int64_t *versions, size_t count, int64_t version)
+{
+    for (size_t i = 0; i < count; i++)
+        if (versions[i] == version)
+            return true;
+    return false;
+}
+
+static void retire_unwanted(struct repository *repository, struct entry *entry,
+                            const Inference__ModelConfig *config, const int64_t *versions,
+                            size_t count)
+{
+    for (size_t i = 0; i < entry->slots; i++) {
+        int64_t version = entry->slot[i].version;
+        size_t newer = 0;
+        struct model *model;
+
+        for (size_t j = 0; j < count; j++)
+            newer += versions[j] > version ? 1 : 0;
+        if (is_listed(versions, count, version) &&
+            wants_version(config->version_policy, version, newer))
+            continue;
+        model = unpublish(repository, entry, i);
+        if (model != NULL)
+            retire_model(repository, model, NULL);
+    }
+}
+
+static enum status load_with_config(struct repository *repository, struct entry *entry,
+                                    const char *folder, const Inference__ModelConfig *config,
+                                    bool given, struct error *err)
+{
+    struct load_context context = {
+        .folder = folder,
+        .name = entry->name,
+        .config = config,
+        .config_given = given,
+        .device = repository->config.device,
+        .ledger = repository->config.ledger,
+        .batcher = repository->config.batcher,
+        .plan_cache_bytes = repository->config.plan_cache_bytes,
+    };
+    int64_t *versions = NULL;
+    size_t count = 0;
+    enum status status;
+
+    TRY(folder_versions(folder, &versions, &count, err));
+    status = check_versions(config, entry->name, versions, count, err);
+    if (status == STATUS_OK) {
+        set_reason(repository, entry->name, "");
+        status = load_versions(repository, entry, &context, versions, count, err);
+        retire_unwanted(repository, entry, config, versions, count);
+    } else {
+        set_reason(repository, entry->name, err->text);
+    }
+    free(versions);
+    return status;
+}
+
+static struct entry *want_entry(struct repository *repository, const char *name)
+{
+    struct entry *entry;
+
+    pthread_mutex_lock(&repository->lock);
+    entry = entry_add(repository, name);
+    if (entry != NULL)
+        entry->wanted = true;
+    pthread_mutex_unlock(&repository->lock);
+    return entry;
+}
+
+enum status loader_load(struct repository *repository, const char *name, const char *config_json,
+                        struct error *err)
+{
+    struct entry *entry = want_entry(repository, name);
+    Inference__ModelConfig *config;
+    char folder[PATH_ROOM];
+    enum status status;
+    bool given;
+
+    if (entry == NULL || !model_path(repository, name, folder))
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", name);
+    entry->loaded_signature = entry->seen_signature = folder_signature(folder);
+    status = model_config_read(folder, name, config_json, &config, &given, err);
+    if (status != STATUS_OK) {
+        set_reason(repository, name, err->text);
+        log_error("model '%s' is not loaded: %s", name, err->text);
+        loader_notify(repository);
+        return status;
+    }
+    status = load_with_config(repository, entry, folder, config, given, err);
+    model_config_destroy(config);
+    loader_notify(repository);
+    return status;
+}
+
+/* ---- what is on disk ---- */
+
+enum status loader_scan(struct repository *repository, struct error *err)
+{
+    enum status status = STATUS_OK;
+    char **names;
+    size_t count;
+
+    TRY(folder_models(repository->config.path, &names, &count, err));
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        repository->entry[i]->on_disk = false;
+    for (size_t i = 0; i < count && status == STATUS_OK; i++) {
+        struct entry *entry = entry_add(repository, names[i]);
+
+        if (entry == NULL)
+            status = error_set(err, STATUS_NO_MEMORY, "no memory for the list of models");
+        else
+            entry->on_disk = true;
+    }
+    pthread_mutex_unlock(&repository->lock);
+    folder_free_names(names, count);
+    return status;
+}
+
+/* ---- the start ---- */
+
+static bool is_wanted_at_start(const struct repository *repository, const char *name)
+{
+    const struct text_list *load = &repository->config.load;
+
+    if (repository->config.control != CONTROL_EXPLICIT)
+        return true;
+    for (size_t i = 0; i < load->count; i++)
+        if (strcmp(load->items[i], "*") == 0 || strcmp(load->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Models that Load= names and that are not there are known, and the reason why they are not ready.
+ */
+static void note_missing(struct repository *repository)
+{
+    const struct text_list *load = &repository->config.load;
+
+    for (size_t i = 0; repository->config.control == CONTROL_EXPLICIT && i < load->count; i++) {
+        const char *name = load->items[i];
+        struct entry *entry;
+
+        if (strcmp(name, "*") == 0)
+            continue;
+        entry = want_entry(repository, name);
+        if (entry != NULL && !entry->on_disk)
+            set_reason(repository, name, "there is no such folder in the repository");
+    }
+}
+
+static void load_at_start(struct repository *repository)
+{
+    struct error err = {.status = STATUS_OK};
+    char **names;
+    size_t count;
+
+    if (loader_scan(repository, &err) != STATUS_OK ||
+        folder_models(repository->config.path, &names, &count, &err) != STATUS_OK) {
+        log_error("the model repository cannot be read: %s", err.text);
+        return;
+    }
+    note_missing(repository);
+    for (size_t i = 0; i < count; i++)
+        if (is_wanted_at_start(repository, names[i]))
+            (void)loader_load(repository, names[i], NULL, &err);
+    folder_free_names(names, count);
+}
+
+/* ---- commands ---- */
+
+static enum status command_load(struct repository *repository, const struct command *command,
+                                struct error *err)
+{
+    struct entry *entry = NULL;
+    bool on_disk;
+
+    if (loader_scan(repository, err) == STATUS_OK && folder_is_model_name(command->name)) {
+        pthread_mutex_lock(&repository->lock);
+        entry = entry_find(repository, command->name);
+        pthread_mutex_unlock(&repository->lock);
+    }
+    on_disk = entry != NULL && entry->on_disk;
+    if (!on_disk)
+        return error_set(err, STATUS_INTERNAL,
+                         "failed to load '%s', failed to poll from model repository",
+                         command->name);
+    return loader_load(repository, command->name, command->config_json, err);
+}
+
+static enum status check_control(const struct repository *repository, struct error *err)
+{
+    if (repository->config.control == CONTROL_EXPLICIT)
+        return STATUS_OK;
+    if (repository->config.control == CONTROL_POLL)
+        return error_set(err, STATUS_UNAVAILABLE,
+                         "explicit model load / unload is not allowed if polling is enabled");
+    return error_set(err, STATUS_UNAVAILABLE,
+                     "explicit model load / unload is not allowed unless ControlMode=explicit");
+}
+
+static bool is_known(struct repository *repository, const char *name)
+{
+    bool known;
+
+    pthread_mutex_lock(&repository->lock);
+    known = entry_find(repository, name) != NULL;
+    pthread_mutex_unlock(&repository->lock);
+    return known;
+}
+
+/* An unload that has to wait is finished by on_gone(). */
+static void run_command(struct repository *repository, struct command *command)
+{
+    struct error err = {.status = STATUS_OK};
+    enum status status = check_control(repository, &err);
+
+    if (status == STATUS_OK && !command->is_unload)
+        status = command_load(repository, command, &err);
+    else if (status == STATUS_OK && !is_known(repository, command->name))
+        status = error_set(&err, STATUS_NOT_FOUND, "Request for unknown model: '%s' is not found",
+                           command->name);
+    else if (status == STATUS_OK && loader_retire(repository, command->name, command) > 0)
+        return;
+    finish(command, status, &err);
+}
+
+static void refuse_command(struct command *command)
+{
+    struct error err;
+
+    (void)error_set(&err, STATUS_UNAVAILABLE, "Server exiting");
+    finish(command, STATUS_UNAVAILABLE, &err);
+}
+
+/* ---- the thread ---- */
+
+static void handle(struct repository *repository, struct message *message, bool *stopping)
+{
+    switch (message->kind) {
+    case MESSAGE_COMMAND:
+        if (*stopping)
+            refuse_command(CONTAINER_OF(message, struct command, message));
+        else
+            run_command(repository, CONTAINER_OF(message, struct command, message));
+        break;
+    case MESSAGE_GONE:
+        on_gone(repository, CONTAINER_OF(message, struct model, message));
+        break;
+    case MESSAGE_STOP:
+        *stopping = true;
+        for (size_t i = 0; i < repository->entries; i++)
+            (void)loader_retire(repository, repository->entry[i]->name, NULL);
+        break;
+    }
+}
+
+static void handle_mail(struct repository *repository, bool *stopping)
+{
+    struct mail *mail = mailbox_take_all(&repository->loader);
+
+    while (mail != NULL) {
+        struct mail *next = mail->next;
+
+        handle(repository, CONTAINER_OF(mail, struct message, mail), stopping);
+        mail = next;
+    }
+}
+
+static int64_t next_poll(struct repository *repository, bool unsettled)
+{
+    int64_t interval_us = atomic_load(&repository->poll_interval_us);
+
+    if (repository->config.control != CONTROL_POLL)
+        return CLOCK_NEVER;
+    if (unsettled && interval_us > SETTLE_US)
+        interval_us = SETTLE_US;
+    return clock_now_us() + interval_us;
+}
+
+void *loader_main(void *arg)
+{
+    struct repository *repository = arg;
+    bool stopping = false;
+    int64_t poll_us;
+
+    load_at_start(repository);
+    atomic_store(&repository->settled, true);
+    loader_notify(repository);
+    poll_us = next_poll(repository, false);
+    while (!stopping || atomic_load(&repository->leaving) > 0) {
+        mailbox_wait(&repository->loader, stopping ? CLOCK_NEVER : poll_us);
+        handle_mail(repository, &stopping);
+        if (!stopping && clock_now_us() >= poll_us)
+            poll_us = next_poll(repository, loader_poll(repository));
+    }
+    return NULL;
+}
