@@ -124,8 +124,8 @@ void call_unref(struct call *call)
     drop_spill(call);
     if (call->is_rest)
         message_destroy(call->message);
+    give_buffers(call); /* their list lies in the arena */
     request_release(&call->request);
-    give_buffers(call);
     model_unref(call->model);
     give_to_pool(call);
     if (stream != NULL)
