@@ -257,6 +257,76 @@ static void create_fails_cleanly_without_addresses(void **state)
     assert_refused(lane_arena_create(&f->fake.source, f->ledger, "lane 2", SIZE_MAX, &arena));
 }
 
+/* ---- anything in any order, with a device that refuses one commit in four ---- */
+
+static unsigned next_random(unsigned *seed)
+{
+    *seed = *seed * 1664525 + 1013904223;
+    return *seed >> 8;
+}
+
+/* One arena's turn: a batch begins, grows, ends, or somebody trims. */
+static void take_a_turn(struct lane_arena *arena, size_t *running, unsigned *seed)
+{
+    size_t bytes = next_random(seed) % (60 * PAGE) + 1;
+    void *base;
+
+    switch (next_random(seed) % 4) {
+    case 0:
+        lane_arena_trim(arena, bytes);
+        assert_true(lane_arena_committed(arena) >= *running);
+        return;
+    case 1:
+        if (*running > 0 && lane_arena_extend(arena, bytes) == STATUS_OK && bytes > *running)
+            *running = bytes;
+        return;
+    default:
+        if (*running > 0) {
+            lane_arena_end(arena);
+            *running = 0;
+        } else if (lane_arena_begin(arena, bytes, &base) == STATUS_OK) {
+            memset(base, 1, bytes);
+            *running = bytes;
+        }
+        return;
+    }
+}
+
+static void any_order_of_use_keeps_the_books_right(void **state)
+{
+    struct fixture *f = *state;
+    struct ledger_account *weights;
+    size_t running[2] = {0, 0};
+    unsigned seed = 20261130;
+
+    assert_ok(ledger_open(f->ledger, "weights", MEM_WEIGHTS, &weights));
+    for (int i = 0; i < 20000; i++) {
+        unsigned which = next_random(&seed) % 3;
+        struct ledger_stats stats;
+
+        f->fake.refuse_after = next_random(&seed) % 4 == 0 ? 0 : -1;
+        if (which < 2)
+            take_a_turn(which == 0 ? f->a : f->b, &running[which], &seed);
+        else if (next_random(&seed) % 2 == 0)
+            (void)!ledger_add(weights, next_random(&seed) % (20 * PAGE));
+        else
+            ledger_sub(weights, ledger_account_bytes(weights) / 2);
+        assert_true(ledger_is_valid(f->ledger));
+        ledger_read(f->ledger, &stats);
+        assert_true(stats.reserved_bytes <= BUDGET);
+        assert_int_equal(stats.reserved_bytes,
+                         f->fake.committed_bytes + stats.kind_bytes[MEM_WEIGHTS]);
+        assert_int_equal(lane_arena_used(f->a), running[0]);
+        assert_int_equal(lane_arena_used(f->b), running[1]);
+    }
+    lane_arena_end(f->a);
+    lane_arena_end(f->b);
+    lane_arena_trim(f->a, 0);
+    lane_arena_trim(f->b, 0);
+    assert_int_equal(f->fake.committed_bytes, 0);
+    ledger_close(weights);
+}
+
 /* ---- threads: two lanes run batches while a third thread trims ---- */
 
 struct worker {
@@ -323,6 +393,7 @@ int main(void)
         TEST(a_refusing_device_gets_the_cache_of_others_first),
         TEST(create_survives_every_failed_allocation),
         TEST(create_fails_cleanly_without_addresses),
+        TEST(any_order_of_use_keeps_the_books_right),
         TEST(admitted_batches_never_fail_while_others_trim),
     };
 
