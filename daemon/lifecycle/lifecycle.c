@@ -16,7 +16,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -30,6 +29,8 @@
 enum {
     EXIT_BAD_CONFIG = 78, /* sysexits.h: EX_CONFIG */
     STATUS_PERIOD_US = 1000000,
+    SETTLE_PERIOD_US = 1000, /* how soon after the last load the daemon is ready; doubles up to: */
+    SETTLE_PERIOD_MAX_US = 64000,
     STOP_SECONDS = 10, /* what is left to tear down may take so long */
 };
 
@@ -52,9 +53,10 @@ struct daemon {
     struct repository *repository;
     struct server *server;
 
-    int changed_fd; /* eventfd: a model's state changed (written by the loader) */
-    struct event *changed, *terminate, *interrupt, *hangup;
-    struct event *govern, *watchdog, *status, *drain_limit;
+    struct event *terminate, *interrupt, *hangup;
+    struct event *settle, *govern, *watchdog, *status, *drain_limit;
+    int64_t settle_us;
+    bool is_drained; /* nothing is in flight any more */
     int64_t watchdog_us;
     uint64_t progress; /* of the lanes, when the watchdog was fed last */
     char status_text[256];
@@ -142,13 +144,30 @@ static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 
 static void become_ready(struct daemon *daemon)
 {
-    if (daemon->phase != PHASE_STARTING || !repository_is_settled(daemon->repository))
-        return;
     daemon->phase = PHASE_RUNNING;
     describe_state(daemon, daemon->status_text, sizeof(daemon->status_text));
     notify_ready(daemon->status_text);
     log_info("ready after %.1f ms: %s", (double)(clock_now_us() - daemon->started_us) / 1000,
              daemon->status_text);
+}
+
+/* Looks whether the loads of the start are over.  (The server has the repository's one callback.)
+ */
+static void on_settle(evutil_socket_t fd, short what, void *arg)
+{
+    struct daemon *daemon = arg;
+
+    (void)fd;
+    (void)what;
+    if (daemon->phase != PHASE_STARTING)
+        return;
+    if (repository_is_settled(daemon->repository)) {
+        become_ready(daemon);
+        return;
+    }
+    arm(daemon->settle, daemon->settle_us);
+    if (daemon->settle_us < SETTLE_PERIOD_MAX_US)
+        daemon->settle_us *= 2;
 }
 
 static void on_status(evutil_socket_t fd, short what, void *arg)
@@ -158,7 +177,6 @@ static void on_status(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    become_ready(daemon);
     describe_state(daemon, text, sizeof(text));
     if (daemon->phase == PHASE_STARTING)
         notify_loading(text);
@@ -168,25 +186,6 @@ static void on_status(evutil_socket_t fd, short what, void *arg)
     arm(daemon->status, STATUS_PERIOD_US);
 }
 
-/* On the loader thread. */
-static void on_model_change(void *arg)
-{
-    struct daemon *daemon = arg;
-    uint64_t one = 1;
-
-    if (write(daemon->changed_fd, &one, sizeof(one)) < 0)
-        log_debug("eventfd: %s, ignoring", strerror(errno)); /* full: the loop is told anyhow */
-}
-
-static void on_changed(evutil_socket_t fd, short what, void *arg)
-{
-    uint64_t count;
-
-    (void)what;
-    if (read((int)fd, &count, sizeof(count)) > 0)
-        become_ready(arg);
-}
-
 /* ---- drain and stop ---- */
 
 static void on_drained(void *arg)
@@ -194,6 +193,7 @@ static void on_drained(void *arg)
     struct daemon *daemon = arg;
 
     log_info("drained");
+    daemon->is_drained = true;
     event_base_loopbreak(daemon->base);
 }
 
@@ -279,7 +279,8 @@ static enum status reload(void *arg, struct error *err)
 
     if (daemon->phase == PHASE_DRAINING)
         return error_set(err, STATUS_UNAVAILABLE, "the daemon is stopping");
-    notify_reloading();
+    if (daemon->phase == PHASE_RUNNING)
+        notify_reloading();
     status = read_config(daemon, &set, &daemon->budget, err);
     if (status == STATUS_OK) {
         config_restart_changes(daemon->config, set, restart, sizeof(restart));
@@ -376,9 +377,7 @@ static enum status start_repository(struct daemon *daemon, struct error *err)
         .batcher = daemon->batcher,
     };
 
-    TRY(repository_create(&wanted, &daemon->repository, err));
-    repository_on_change(daemon->repository, on_model_change, daemon);
-    return STATUS_OK;
+    return repository_create(&wanted, &daemon->repository, err);
 }
 
 static enum status start_server(struct daemon *daemon, struct error *err)
@@ -407,11 +406,11 @@ static enum status start_server(struct daemon *daemon, struct error *err)
 static enum status start_events(struct daemon *daemon, struct error *err)
 {
     struct event_base *base = daemon->base;
-    struct event *const *events[] = {&daemon->changed, &daemon->terminate,  &daemon->interrupt,
-                                     &daemon->hangup,  &daemon->govern,     &daemon->watchdog,
-                                     &daemon->status,  &daemon->drain_limit};
+    struct event *const *events[] = {&daemon->settle, &daemon->terminate,  &daemon->interrupt,
+                                     &daemon->hangup, &daemon->govern,     &daemon->watchdog,
+                                     &daemon->status, &daemon->drain_limit};
 
-    daemon->changed = event_new(base, daemon->changed_fd, EV_READ | EV_PERSIST, on_changed, daemon);
+    daemon->settle = evtimer_new(base, on_settle, daemon);
     daemon->terminate = evsignal_new(base, SIGTERM, on_stop_signal, daemon);
     daemon->interrupt = evsignal_new(base, SIGINT, on_stop_signal, daemon);
     daemon->hangup = evsignal_new(base, SIGHUP, on_hangup, daemon);
@@ -423,9 +422,11 @@ static enum status start_events(struct daemon *daemon, struct error *err)
         if (*events[i] == NULL)
             return error_set(err, STATUS_NO_MEMORY, "no memory for events");
     }
-    if (event_add(daemon->changed, NULL) != 0 || event_add(daemon->terminate, NULL) != 0 ||
-        event_add(daemon->interrupt, NULL) != 0 || event_add(daemon->hangup, NULL) != 0)
+    if (event_add(daemon->terminate, NULL) != 0 || event_add(daemon->interrupt, NULL) != 0 ||
+        event_add(daemon->hangup, NULL) != 0)
         return error_set(err, STATUS_IO, "cannot watch signals: %s", strerror(errno));
+    daemon->settle_us = SETTLE_PERIOD_US;
+    arm(daemon->settle, 0);
     arm(daemon->govern, 0);
     arm(daemon->status, 0);
     daemon->watchdog_us = notify_watchdog_us();
@@ -439,8 +440,7 @@ static enum status start(struct daemon *daemon, struct error *err)
     signal(SIGPIPE, SIG_IGN);
     evthread_use_pthreads();
     daemon->base = event_base_new();
-    daemon->changed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (daemon->base == NULL || daemon->changed_fd < 0)
+    if (daemon->base == NULL)
         return error_set(err, STATUS_IO, "cannot make an event loop: %s", strerror(errno));
     TRY(open_device(daemon, err));
     TRY(start_memory(daemon, err));
@@ -458,9 +458,17 @@ static void free_event(struct event *event)
         event_free(event);
 }
 
+/* A load under way is waited for, but not for ever. */
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    _exit(EXIT_FAILURE);
+}
+
 static void stop(struct daemon *daemon)
 {
-    alarm(STOP_SECONDS); /* a lane that never comes back must not keep the process */
+    signal(SIGALRM, on_alarm);
+    alarm(STOP_SECONDS);
     free_event(daemon->drain_limit);
     free_event(daemon->status);
     free_event(daemon->watchdog);
@@ -468,7 +476,7 @@ static void stop(struct daemon *daemon)
     free_event(daemon->hangup);
     free_event(daemon->interrupt);
     free_event(daemon->terminate);
-    free_event(daemon->changed);
+    free_event(daemon->settle);
     server_destroy(daemon->server);
     if (daemon->repository != NULL)
         repository_destroy(daemon->repository);
@@ -478,8 +486,6 @@ static void stop(struct daemon *daemon)
     host_pool_destroy(daemon->host_pool);
     ledger_destroy(daemon->ledger);
     device_close(daemon->device);
-    if (daemon->changed_fd >= 0)
-        close(daemon->changed_fd);
     if (daemon->base != NULL)
         event_base_free(daemon->base);
     config_destroy(daemon->former);
@@ -490,7 +496,7 @@ static void stop(struct daemon *daemon)
 
 int lifecycle_run(const struct config_source *source)
 {
-    struct daemon daemon = {.source = source, .changed_fd = -1, .started_us = clock_now_us()};
+    struct daemon daemon = {.source = source, .started_us = clock_now_us()};
     int exit_status = EXIT_SUCCESS;
     enum status status;
     struct error err;
@@ -503,6 +509,9 @@ int lifecycle_run(const struct config_source *source)
     status = start(&daemon, &err);
     if (status == STATUS_OK) {
         event_base_dispatch(daemon.base);
+        /* Requests in flight belong to lanes that may never come back: nothing can be torn down. */
+        if (!daemon.is_drained)
+            _exit(EXIT_FAILURE);
     } else {
         log_error("cannot start: %s", err.text);
         exit_status = EXIT_FAILURE;
