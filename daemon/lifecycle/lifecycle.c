@@ -291,6 +291,8 @@ static enum status reload(void *arg, struct error *err)
         log_info("configuration reloaded");
         if (restart[0] != '\0')
             log_warn("changed, but only a restart applies: %s", restart);
+    } else {
+        log_error("reload refused, the old configuration stays: %s", err->text);
     }
     if (daemon->phase == PHASE_RUNNING)
         notify_ready(daemon->status_text);
@@ -303,8 +305,7 @@ static void on_hangup(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
-    if (reload(arg, &err) != STATUS_OK)
-        log_error("reload refused, the old configuration stays: %s", err.text);
+    (void)!reload(arg, &err); /* it says itself how it went */
 }
 
 static const struct config_set *config_in_force(void *arg)
