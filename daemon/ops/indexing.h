@@ -56,11 +56,11 @@ struct roi_align_attrs {
     float spatial_scale;
 };
 
-enum grid_mode { GRID_LINEAR, GRID_NEAREST, GRID_CUBIC };
+enum grid_mode { GRID_LINEAR, GRID_NEAREST, GRID_CUBIC, GRID_MODES };
 enum grid_padding { GRID_ZEROS, GRID_BORDER, GRID_REFLECTION };
 
 struct grid_sample_attrs {
-    int mode; /* through grid_modes: old and new names */
+    int mode; /* modulo GRID_MODES: enum grid_mode; each has an old and a new name */
     int padding_mode;
     int64_t align_corners;
 };

@@ -153,6 +153,12 @@ struct workspace {
     void *gemm;
 };
 
+/* Of one product: all sequences, by all steps that are projected at once. */
+static int64_t most_rows(const struct recurrent_state *state)
+{
+    return state->batch * (state->chunk > 1 ? state->chunk : 1);
+}
+
 static void lay_out(const struct recurrent_state *state, struct room *room, unsigned threads,
                     size_t direction, struct workspace *work)
 {
@@ -169,8 +175,7 @@ static void lay_out(const struct recurrent_state *state, struct room *room, unsi
     work->c = take(room, state->kind == LSTM ? batch * row : 0);
     work->step = take(room, batch * state->kind * row);
     work->reset = take(room, state->kind == GRU ? batch * row : 0);
-    work->gemm =
-        take(room, gemm_scratch_bytes(state->isa, state->chunk * state->batch, threads));
+    work->gemm = take(room, gemm_scratch_bytes(state->isa, most_rows(state), threads));
 }
 
 /* ---- one direction ---- */
