@@ -88,6 +88,18 @@ void weights_cache_destroy(struct weights_cache *cache)
     free(cache);
 }
 
+bool weights_cache_has(struct weights_cache *cache, const void *key)
+{
+    const struct piece *piece;
+
+    pthread_mutex_lock(&cache->lock);
+    piece = cache->buckets[bucket_of(key)];
+    while (piece != NULL && piece->key != key)
+        piece = piece->next;
+    pthread_mutex_unlock(&cache->lock);
+    return piece != NULL;
+}
+
 size_t weights_cache_bytes(const struct weights_cache *cache)
 {
     return cache->committed_bytes;

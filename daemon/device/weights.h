@@ -20,6 +20,8 @@ MUST_CHECK enum status weights_cache_create(struct mem_source *source,
                                             struct weights_cache **out_cache);
 /* Gives every byte back.  NULL is fine. */
 void weights_cache_destroy(struct weights_cache *cache);
+/* Whether a packed form of the constant was made. */
+bool weights_cache_has(struct weights_cache *cache, const void *key);
 size_t weights_cache_bytes(const struct weights_cache *cache); /* committed */
 
 #endif

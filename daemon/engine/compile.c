@@ -257,22 +257,6 @@ static enum status describe_carries(struct making *making)
     return STATUS_OK;
 }
 
-/* Constants whose elements are still read while running; the others may leave memory. */
-static enum status hold_constants(struct making *making)
-{
-    for (size_t n = 0; n < making->nodes; n++) {
-        const struct node *node = making->order[n];
-
-        if (making->placed[n])
-            continue;
-        for (size_t i = 0; i < node->inputs; i++)
-            if (node->in[i] != NULL && node->in[i]->constant != NULL &&
-                (i >= 32 || (making->choices[n].prepare.constants_used & UINT32_C(1) << i) != 0))
-                TRY(network_hold(making->network, node->in[i]->constant));
-    }
-    return STATUS_OK;
-}
-
 /* ---- the whole ---- */
 
 static enum status make(struct making *making, const struct shape *shapes,
@@ -302,9 +286,6 @@ static enum status make(struct making *making, const struct shape *shapes,
     if (plan->steps == NULL || make_steps(making) != STATUS_OK ||
         describe_outputs(making) != STATUS_OK || describe_carries(making) != STATUS_OK)
         return no_memory(err);
-    if (hold_constants(making) != STATUS_OK)
-        return error_set(err, STATUS_NO_MEMORY, "the weights do not fit into the memory budget");
-    network_drop_unread(making->network);
     return STATUS_OK;
 }
 

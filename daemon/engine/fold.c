@@ -55,6 +55,7 @@ struct folding {
     void **out;
     struct shape *found;
     struct constant **made;
+    bool *brought; /* per input: its elements were out of memory */
     void *scratch;
     bool prepared;
 };
@@ -104,12 +105,17 @@ static enum status fill_call(struct folding *folding, struct folder *folder,
     folding->out = arena_take_array(arena, node->outputs, sizeof(*folding->out));
     folding->found = arena_take_array(arena, node->outputs, sizeof(*folding->found));
     folding->made = arena_take_array(arena, node->outputs, sizeof(*folding->made));
+    folding->brought = arena_take_array(arena, node->inputs, sizeof(*folding->brought));
     if (in == NULL || out == NULL || folding->in == NULL || folding->out == NULL ||
-        folding->found == NULL || folding->made == NULL)
+        folding->found == NULL || folding->made == NULL || folding->brought == NULL)
         return STATUS_NO_MEMORY;
     for (size_t i = 0; i < node->inputs; i++) {
         if (node->in[i] == NULL)
             continue;
+        if (node->in[i]->constant != NULL) {
+            folding->brought[i] = node->in[i]->constant->tensor.data == NULL;
+            TRY(constant_restore(node->in[i]->constant));
+        }
         if ((in[i] = make_operand(arena, node->in[i])) == NULL)
             return STATUS_NO_MEMORY;
         folding->in[i] = in[i]->constant;
@@ -189,12 +195,15 @@ static enum status compute(struct folding *folding, struct folder *folder, const
     return STATUS_OK;
 }
 
-static void finish(struct folding *folding, size_t outputs, enum status status,
+static void finish(struct folding *folding, const struct node *node, enum status status,
                    struct constant **out)
 {
     if (folding->prepared && folding->kernel->release != NULL)
         folding->kernel->release(folding->prepare.state);
-    for (size_t i = 0; folding->made != NULL && i < outputs; i++) {
+    for (size_t i = 0; folding->brought != NULL && i < node->inputs; i++)
+        if (folding->brought[i])
+            constant_drop(node->in[i]->constant);
+    for (size_t i = 0; folding->made != NULL && i < node->outputs; i++) {
         if (status == STATUS_OK)
             out[i] = folding->made[i];
         else
@@ -224,6 +233,6 @@ enum status folder_fold(void *arg, const struct graph *graph, const struct node 
         status = compute(&folding, folder, node, err);
     else
         status = error_set(err, status, "no memory to fold node '%s'", node->name);
-    finish(&folding, node->outputs, status, out);
+    finish(&folding, node, status, out);
     return status;
 }

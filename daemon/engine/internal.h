@@ -21,6 +21,7 @@
 enum {
     ALIGNMENT = 64,
     VALUE_BYTES_MAX = 4096,   /* of a value that becomes part of a plan's key */
+    DROP_BYTES_MIN = 16 << 10,  /* smaller constants stay in memory */
     FOLD_BYTES_MAX = 4 << 20, /* of a value folded when a plan is made */
     PLAN_CACHE_BYTES = 64 << 20,
     PLAN_CACHE_COUNT = 64
@@ -157,7 +158,8 @@ enum status program_plan(struct network *network, struct program *program,
 
 /* network.c: the constant's elements are read by a plan's steps; STATUS_NO_MEMORY: over budget. */
 enum status network_hold(struct network *network, struct constant *constant);
-void network_drop_unread(struct network *network);
+/* Takes the elements out of memory unless a step reads them or they cannot come back. */
+void network_drop(struct network *network, struct constant *constant);
 
 /* ---- a plan being made ---- */
 

@@ -1,15 +1,13 @@
 /* One model version on one device: its graph after the model passes, its weights, its plans. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "engine/internal.h"
 
 /* ---- constants ---- */
 
 /* A constant of the model.  Packed forms live in the weights cache; the elements themselves are
- * counted as resident while a step reads them, or always when they are not in the mapped file. */
+ * resident, and booked, while a step reads them, or always when they cannot come back. */
 struct held {
     struct constant *constant;
     bool booked;
@@ -69,6 +67,15 @@ static enum status book(struct network *network, struct held *held)
     return STATUS_OK;
 }
 
+/* Not small ones, nor shapes and indices: rules and passes look at their values. */
+static bool can_drop(const struct constant *constant)
+{
+    return (constant->mapped || constant->origin != NULL) &&
+           dtype_bytes(constant->tensor.dtype) <= sizeof(float) &&
+           constant->tensor.dtype != DTYPE_INT32 &&
+           tensor_bytes(&constant->tensor) >= DROP_BYTES_MIN;
+}
+
 static enum status hold_constants(struct network *network, struct error *err)
 {
     size_t count = count_constants(network->programs->graph);
@@ -79,37 +86,34 @@ static enum status hold_constants(struct network *network, struct error *err)
     list_constants(network, network->programs->graph);
     drop_doubles(network);
     for (size_t i = 0; i < network->held_count; i++)
-        if (!network->held[i].constant->mapped && book(network, &network->held[i]) != STATUS_OK)
+        if (!can_drop(network->held[i].constant) && book(network, &network->held[i]) != STATUS_OK)
             return error_set(err, STATUS_NO_MEMORY,
                              "the model's constants do not fit into the memory budget");
     return STATUS_OK;
 }
 
-enum status network_hold(struct network *network, struct constant *constant)
+static struct held *find_held(const struct network *network, struct constant *constant)
 {
     const struct held key = {.constant = constant};
-    struct held *held =
-        bsearch(&key, network->held, network->held_count, sizeof(*network->held), by_address);
+
+    return network->held == NULL ? NULL
+                                 : bsearch(&key, network->held, network->held_count,
+                                           sizeof(*network->held), by_address);
+}
+
+enum status network_hold(struct network *network, struct constant *constant)
+{
+    struct held *held = find_held(network, constant);
 
     return held == NULL ? STATUS_OK : book(network, held);
 }
 
-/* Gives the pages of mapped constants that no step reads back to the system; should a plan need
- * them again they are read from the file again. */
-void network_drop_unread(struct network *network)
+void network_drop(struct network *network, struct constant *constant)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const struct held *held = find_held(network, constant);
 
-    for (size_t i = 0; i < network->held_count; i++) {
-        const struct held *held = &network->held[i];
-        uintptr_t from = ((uintptr_t)held->constant->tensor.data + page - 1) & ~(page - 1);
-        uintptr_t to =
-            ((uintptr_t)held->constant->tensor.data + tensor_bytes(&held->constant->tensor)) &
-            ~(page - 1);
-
-        if (!held->booked && held->constant->mapped && from < to)
-            (void)madvise((void *)from, to - from, MADV_DONTNEED);
-    }
+    if (held != NULL && !held->booked && can_drop(constant))
+        constant_drop(constant);
 }
 
 /* ---- the network ---- */
@@ -184,6 +188,8 @@ static enum status fill(struct network *network, const struct network_config *co
     TRY(run_model_passes(network, err));
     TRY(check_kernels(network, graph, err));
     TRY(hold_constants(network, err));
+    for (size_t i = 0; i < network->held_count; i++)
+        network_drop(network, network->held[i].constant);
     if (describe_ports(graph->in, graph->inputs, &network->in) != STATUS_OK ||
         describe_ports(graph->out, graph->outputs, &network->out) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the model");

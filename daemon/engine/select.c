@@ -1,5 +1,6 @@
 /* Which kernel computes a node: the first of the device's list that takes the layouts and does not
  * refuse.  Why better ones were passed over is kept for people. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +69,8 @@ static bool takes_layouts(const struct kernel *kernel, enum layout body, enum la
     return true;
 }
 
+static const max_align_t elsewhere[8];
+
 static struct operand describe(const struct making *making, const struct value *value,
                                enum layout layout)
 {
@@ -76,7 +79,9 @@ static struct operand describe(const struct making *making, const struct value *
                               .layout = value_is_blockable(making, value) ? layout : LAYOUT_PLAIN};
 
     if (value->constant != NULL) {
-        operand.constant = value->constant->tensor.data;
+        /* Large elements may have left memory while layouts are tried; refuses() reads none. */
+        operand.constant =
+            value->constant->tensor.data != NULL ? value->constant->tensor.data : elsewhere;
         operand.constant_key = value->constant;
     }
     return operand;
@@ -272,6 +277,37 @@ static enum status refuse_node(const struct node *node, const struct choice *cho
                      choice->refusals > 0 ? reasons : "this device has no kernel for it");
 }
 
+/* The node's constants are in memory while its kernel is chosen; afterwards only those that the
+ * kernel goes on reading. */
+static enum status bring_constants(const struct node *node)
+{
+    for (size_t i = 0; i < node->inputs; i++)
+        if (node->in[i] != NULL && node->in[i]->constant != NULL)
+            TRY(constant_restore(node->in[i]->constant));
+    return STATUS_OK;
+}
+
+static enum status keep_used_constants(struct making *making, const struct node *node,
+                                       uint32_t used, struct error *err)
+{
+    for (size_t i = 0; i < node->inputs; i++) {
+        struct constant *constant = node->in[i] != NULL ? node->in[i]->constant : NULL;
+
+        if (constant == NULL)
+            continue;
+        if (i >= 32 || (used & UINT32_C(1) << i) != 0 ||
+            !weights_cache_has(making->network->weights, constant)) {
+            if (network_hold(making->network, constant) != STATUS_OK)
+                return error_set(err, STATUS_NO_MEMORY,
+                                 "node '%s': its constants do not fit into the memory budget",
+                                 node->name);
+        } else {
+            network_drop(making->network, constant);
+        }
+    }
+    return STATUS_OK;
+}
+
 static enum status choose_kernel(struct making *making, struct node *node, struct choice *choice,
                                  struct error *err)
 {
@@ -279,8 +315,8 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
     size_t room = list_length(list);
     struct kernel_call call;
 
-    if (make_call(making, node, &call) != STATUS_OK)
-        return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    if (bring_constants(node) != STATUS_OK || make_call(making, node, &call) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to plan node '%s'", node->name);
     for (; list != NULL && *list != NULL; list++) {
         const struct kernel *kernel = *list;
         const char *why = layout_refusal(kernel, &call);
@@ -296,7 +332,7 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
                 status = kernel->prepare(&choice->prepare, &reason);
             if (status == STATUS_OK) {
                 choice->kernel = kernel;
-                return STATUS_OK;
+                return keep_used_constants(making, node, choice->prepare.constants_used, err);
             }
             if (status != STATUS_UNSUPPORTED)
                 return error_set(err, status, "node '%s' (%s): %s: %s", node->name,

@@ -1,11 +1,17 @@
 #include "graph/graph.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Large elements get pages of their own: malloc would keep them for itself when they are freed. */
+enum { LARGE_BYTES = 128 * 1024, ALIGNMENT = 64 };
 
 struct constant *constant_create(const struct tensor *tensor, void *owner,
                                  void (*release)(struct constant *))
 {
-    struct constant *constant = malloc(sizeof(*constant));
+    struct constant *constant = calloc(1, sizeof(*constant));
 
     if (constant == NULL)
         return NULL;
@@ -13,32 +19,61 @@ struct constant *constant_create(const struct tensor *tensor, void *owner,
     constant->tensor = *tensor;
     constant->owner = owner;
     constant->release = release;
-    constant->mapped = false;
     return constant;
+}
+
+/* 64-byte alignment and a whole number of vectors: kernels may read constants in wide loads. */
+static size_t padded_bytes(const struct tensor *tensor)
+{
+    size_t bytes = (tensor_bytes(tensor) + ALIGNMENT - 1) & ~(size_t)(ALIGNMENT - 1);
+
+    return bytes == 0 ? ALIGNMENT : bytes;
+}
+
+static void *allocate_elements(size_t bytes)
+{
+    void *data;
+
+    if (bytes >= LARGE_BYTES) {
+        data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        return data == MAP_FAILED ? NULL : data;
+    }
+    data = aligned_alloc(ALIGNMENT, bytes);
+    if (data != NULL)
+        memset(data, 0, bytes);
+    return data;
 }
 
 static void free_elements(struct constant *constant)
 {
-    free(constant->owner);
+    size_t bytes = padded_bytes(&constant->tensor);
+
+    if (constant->owner == NULL)
+        return;
+    if (bytes >= LARGE_BYTES)
+        (void)munmap(constant->owner, bytes);
+    else
+        free(constant->owner);
+    constant->owner = NULL;
+    constant->tensor.data = NULL;
 }
 
 struct constant *constant_allocate(enum dtype dtype, const struct shape *shape)
 {
     struct tensor tensor = {.dtype = dtype, .shape = *shape};
+    size_t bytes = padded_bytes(&tensor);
+    void *data = allocate_elements(bytes);
     struct constant *constant;
-    size_t bytes;
-    void *data;
 
-    /* 64-byte alignment and a whole number of vectors: kernels may read constants in wide loads. */
-    bytes = (tensor_bytes(&tensor) + 63) & ~(size_t)63;
-    data = aligned_alloc(64, bytes == 0 ? 64 : bytes);
     if (data == NULL)
         return NULL;
-    __builtin_memset(data, 0, bytes);
     tensor.data = data;
     constant = constant_create(&tensor, data, free_elements);
-    if (constant == NULL)
-        free(data);
+    if (constant == NULL) {
+        struct constant left = {.tensor = tensor, .owner = data};
+
+        free_elements(&left);
+    }
     return constant;
 }
 
@@ -55,5 +90,51 @@ void constant_unref(struct constant *constant)
         return;
     if (constant->release != NULL)
         constant->release(constant);
+    if (constant->origin != NULL)
+        constant->origin->release(constant->origin);
     free(constant);
+}
+
+/* Whole pages only: what shares a page with something else stays. */
+static void drop_pages(const struct tensor *tensor)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)tensor->data + page - 1) & ~(page - 1);
+    uintptr_t to = ((uintptr_t)tensor->data + tensor_bytes(tensor)) & ~(page - 1);
+
+    if (from < to)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
+void constant_drop(struct constant *constant)
+{
+    struct constant *source = constant->origin != NULL ? constant->origin->source : NULL;
+
+    if (constant->mapped)
+        drop_pages(&constant->tensor);
+    else if (constant->origin != NULL && constant->release == free_elements)
+        free_elements(constant);
+    /* What it was computed from, when nobody else holds that. */
+    if (source != NULL && atomic_load_explicit(&source->references, memory_order_relaxed) == 1)
+        constant_drop(source);
+}
+
+enum status constant_restore(struct constant *constant)
+{
+    void *data;
+
+    if (constant->tensor.data != NULL || constant->origin == NULL)
+        return STATUS_OK;
+    if (constant->origin->source != NULL)
+        TRY(constant_restore(constant->origin->source));
+    data = allocate_elements(padded_bytes(&constant->tensor));
+    if (data == NULL)
+        return STATUS_NO_MEMORY;
+    constant->owner = data;
+    constant->tensor.data = data;
+    if (constant->origin->restore(constant->origin, data) != STATUS_OK) {
+        free_elements(constant);
+        return STATUS_IO;
+    }
+    return STATUS_OK;
 }

@@ -182,38 +182,87 @@ static bool read_affine(const struct linear *linear, const struct node *node, st
 /* --- new weights --------------------------------------------------------------------------------
  */
 
-/* The output channel of element `index` of the weights. */
-static size_t channel_of(const struct linear *linear, const struct shape *shape, size_t index)
+/* Where the output channel stands among the indices of the weights. */
+enum channel_axis { CHANNEL_FIRST, CHANNEL_SECOND, CHANNEL_GROUPED };
+struct channel_map {
+    enum channel_axis axis;
+    size_t inner;      /* elements behind the second dimension */
+    size_t columns;    /* of the second dimension */
+    size_t group_rows; /* of the first dimension, in one group */
+};
+
+static struct channel_map map_channels(const struct linear *linear, const struct shape *shape)
 {
-    size_t inner = (size_t)shape_product(shape, 2, shape->rank);
-    size_t first, second, columns = (size_t)shape->dims[1];
+    struct channel_map map = {.axis = CHANNEL_FIRST,
+                              .inner = (size_t)shape_product(shape, 2, shape->rank),
+                              .columns = (size_t)shape->dims[1]};
 
-    index /= inner;
-    first = index / columns;
-    second = index % columns;
-    if (node_is(linear->node, "Conv"))
-        return first;
     if (node_is(linear->node, "ConvTranspose")) {
-        size_t groups = (size_t)node_attr_int(linear->node, "group", 1);
-        size_t rows_each = (size_t)shape->dims[0] / groups;
-
-        return first / rows_each * columns + second;
+        map.axis = CHANNEL_GROUPED;
+        map.group_rows = (size_t)shape->dims[0] / (size_t)node_attr_int(linear->node, "group", 1);
+    } else if (node_is(linear->node, "Gemm") && node_attr_int(linear->node, "transB", 0) == 0) {
+        map.axis = CHANNEL_SECOND;
     }
-    return node_attr_int(linear->node, "transB", 0) != 0 ? first : second;
+    return map;
+}
+
+/* The output channel of element `index` of the weights. */
+static size_t channel_of(const struct channel_map *map, size_t index)
+{
+    size_t first = index / map->inner / map->columns;
+    size_t second = index / map->inner % map->columns;
+
+    if (map->axis == CHANNEL_GROUPED)
+        return first / map->group_rows * map->columns + second;
+    return map->axis == CHANNEL_FIRST ? first : second;
+}
+
+/* How scaled weights come back once they have left memory: from the old ones, by the same sums. */
+struct scaled_origin {
+    struct constant_origin origin; /* source: the old weights */
+    struct channel_map map;
+    double scale[]; /* per channel */
+};
+
+static enum status scale_weights(const struct constant_origin *origin, void *to)
+{
+    const struct scaled_origin *scaled = (const struct scaled_origin *)origin;
+    const struct tensor *old = &origin->source->tensor;
+    size_t count = (size_t)shape_count(&old->shape);
+
+    for (size_t i = 0; i < count; i++)
+        ((float *)to)[i] =
+            (float)(tensor_float(old, i) * scaled->scale[channel_of(&scaled->map, i)]);
+    return STATUS_OK;
+}
+
+static void release_scaled(struct constant_origin *origin)
+{
+    constant_unref(origin->source);
+    free(origin);
 }
 
 static struct constant *scaled_weights(const struct linear *linear, const struct affine *affine)
 {
-    const struct tensor *old = &linear->node->in[1]->constant->tensor;
-    struct constant *made = constant_allocate(DTYPE_FLOAT, &old->shape);
-    size_t count = (size_t)shape_count(&old->shape);
-    float *to;
+    struct constant *old = linear->node->in[1]->constant;
+    struct constant *made = constant_allocate(DTYPE_FLOAT, &old->tensor.shape);
+    struct scaled_origin *scaled =
+        malloc(sizeof(*scaled) + affine->channels * sizeof(*scaled->scale));
 
-    if (made == NULL)
+    if (made == NULL || scaled == NULL) {
+        constant_unref(made);
+        free(scaled);
         return NULL;
-    to = (float *)(uintptr_t)made->tensor.data;
-    for (size_t i = 0; i < count; i++)
-        to[i] = (float)(tensor_float(old, i) * affine->scale[channel_of(linear, &old->shape, i)]);
+    }
+    scaled->origin = (struct constant_origin){
+        .restore = scale_weights, .release = release_scaled, .source = constant_ref(old)};
+    scaled->map = map_channels(linear, &old->tensor.shape);
+    memcpy(scaled->scale, affine->scale, affine->channels * sizeof(*scaled->scale));
+    made->origin = &scaled->origin;
+    if (scale_weights(made->origin, (void *)(uintptr_t)made->tensor.data) != STATUS_OK) {
+        constant_unref(made);
+        return NULL;
+    }
     return made;
 }
 

@@ -26,6 +26,41 @@ static void release_file(struct constant *constant)
     file_unref(constant->owner);
 }
 
+/* Elements that were copied because they are not aligned in the file: they are still there. */
+struct file_origin {
+    struct constant_origin origin;
+    struct file *file;
+    struct bytes data;
+};
+
+static enum status restore_from_file(const struct constant_origin *origin, void *to)
+{
+    const struct file_origin *from = (const struct file_origin *)origin;
+
+    memcpy(to, from->data.data, from->data.size);
+    return STATUS_OK;
+}
+
+static void release_file_origin(struct constant_origin *origin)
+{
+    file_unref(((struct file_origin *)origin)->file);
+    free(origin);
+}
+
+/* Without one (malloc refuses) the copy just stays in memory. */
+static void remember_origin(struct constant *constant, struct file *file, struct bytes data)
+{
+    struct file_origin *origin = file->mapped ? calloc(1, sizeof(*origin)) : NULL;
+
+    if (origin == NULL)
+        return;
+    origin->origin.restore = restore_from_file;
+    origin->origin.release = release_file_origin;
+    origin->file = file_ref(file);
+    origin->data = data;
+    constant->origin = &origin->origin;
+}
+
 /* A STRING tensor: the elements, and the file in which their texts are. */
 struct text_owner {
     struct file *file;
@@ -91,8 +126,10 @@ static enum status take_raw(struct tensor_source *source, struct file *file, str
         }
     } else {
         constant = constant_allocate(source->tensor.dtype, &source->tensor.shape);
-        if (constant != NULL && wanted > 0)
+        if (constant != NULL && wanted > 0) {
             memcpy((void *)(uintptr_t)constant->tensor.data, data.data, wanted);
+            remember_origin(constant, file, data);
+        }
         source->reader->info.copied_bytes += wanted;
     }
     if (constant == NULL)
