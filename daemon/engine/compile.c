@@ -189,6 +189,20 @@ static int64_t found_index(const struct making *making, const struct value *valu
     return -1;
 }
 
+/* Whoever runs the plan goes by the declared type: it must be the true one. */
+static enum status check_types(const struct making *making, struct error *err)
+{
+    for (size_t i = 0; i < making->own_outputs; i++) {
+        const struct value *value = making->graph->out[i];
+        const struct value *declared = making->program->graph->out[making->output_of[i]];
+
+        if (declared->dtype != DTYPE_NONE && declared->dtype != value->dtype)
+            return error_set(err, STATUS_INVALID, "output '%s' is declared as %s but is %s",
+                             declared->name, dtype_name(declared->dtype), dtype_name(value->dtype));
+    }
+    return STATUS_OK;
+}
+
 static enum status describe_outputs(struct making *making)
 {
     struct plan *plan = making->plan;
@@ -283,6 +297,7 @@ static enum status make(struct making *making, const struct shape *shapes,
     plan->steps = arena_take_array(&plan->arena, making->nodes, sizeof(*plan->steps));
     plan->batch_exact = true;
     plan->makes_strings = plan->rest != NULL;
+    TRY(check_types(making, err));
     if (plan->steps == NULL || make_steps(making) != STATUS_OK ||
         describe_outputs(making) != STATUS_OK || describe_carries(making) != STATUS_OK)
         return no_memory(err);

@@ -173,6 +173,7 @@ static enum status move_node(struct cut *cut, const struct node *node)
         cut->map[value->id] = graph_add_value(cut->rest, value->name);
         if (cut->map[value->id] == NULL)
             return STATUS_NO_MEMORY;
+        cut->map[value->id]->dtype = value->dtype; /* declared, for outputs of the model */
         node_set_output(copy, i, cut->map[value->id]);
     }
     return STATUS_OK;

@@ -213,7 +213,7 @@ enum status graph_replace_value(struct graph *graph, struct value *old, struct v
         new->shape = old->shape;
         new->shape_known = old->shape_known;
     }
-    if (new->dtype == DTYPE_NONE)
+    if (old->dtype != DTYPE_NONE) /* surer than what was guessed of a value inside */
         new->dtype = old->dtype;
     new->is_output = true;
     old->is_output = false;
