@@ -1,0 +1,77 @@
+/* sluiced: reads the command line, names the devices it was linked with, and does what was asked.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include "device/cpu/cpu.h"
+#include "device/null/null.h"
+#include "lifecycle/lifecycle.h"
+#include "lifecycle/offline.h"
+#include "lifecycle/options.h"
+
+static int complain(const struct error *err, int exit_status)
+{
+    fprintf(stderr, "sluiced: %s\n", err->text);
+    return exit_status;
+}
+
+/* What needs the configuration, but no server. */
+static enum status act(const struct options *options, const struct config_set *set,
+                       struct error *err)
+{
+    const struct config *config = config_values(set);
+
+    switch (options->action) {
+    case ACTION_DUMP_CONFIG:
+        config_dump(set, stdout);
+        return STATUS_OK;
+    case ACTION_EXPLAIN_PLAN:
+        return offline_explain_plan(config, options->model_file, options->batch, options->as_json,
+                                    stdout, err);
+    case ACTION_LIST_KERNELS:
+        return offline_list_kernels(config, stdout, err);
+    default:
+        return STATUS_OK; /* --check-config: it was read */
+    }
+}
+
+static int act_on_config(const struct options *options)
+{
+    struct config_set *set;
+    struct error err;
+    enum status status;
+
+    if (config_read(&options->source, &set, &err) != STATUS_OK)
+        return complain(&err, EX_CONFIG);
+    status = act(options, set, &err);
+    config_destroy(set);
+    return status == STATUS_OK ? EXIT_SUCCESS : complain(&err, EXIT_FAILURE);
+}
+
+int main(int argc, char **argv)
+{
+    static struct options options;
+    struct error err;
+
+    if (options_read(&options, argc, argv, &err) != STATUS_OK)
+        return complain(&err, EX_USAGE);
+    device_register(&device_cpu_ops);
+    device_register(&device_null_ops);
+
+    switch (options.action) {
+    case ACTION_HELP:
+        options_help(stdout);
+        return EXIT_SUCCESS;
+    case ACTION_VERSION:
+        puts("sluiced " SLUICE_VERSION);
+        return EXIT_SUCCESS;
+    case ACTION_LIST_OPS:
+        offline_list_ops(stdout);
+        return EXIT_SUCCESS;
+    case ACTION_RUN:
+        return lifecycle_run(&options.source);
+    default:
+        return act_on_config(&options);
+    }
+}
