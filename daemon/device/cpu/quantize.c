@@ -1,0 +1,264 @@
+/* Between real and quantised numbers: q = saturate(round(x / scale) + zero), x = (q - zero) *
+ * scale.
+ *
+ * A tensor is [outer, count, inner] around the axis; runs of `inner` elements share a scale (for
+ * blocks each has its own).
+ */
+#include "ops/quantize.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "device/cpu/convert.h"
+#include "device/cpu/cpu.h"
+#include "device/cpu/team.h"
+
+enum { CHUNK = 256 };
+
+struct quantize_state {
+    const struct loops *loops;
+    struct quantize_geometry geometry;
+    enum dtype in_type, scale_type, zero_type, out_type;
+    double low, high; /* of the quantised type */
+};
+
+struct quantize_job {
+    const struct quantize_state *state;
+    const char *in, *scale, *zero; /* zero may be NULL */
+    char *out;
+};
+
+struct parameters {
+    float scale;
+    int32_t zero;
+};
+
+static struct parameters parameters_at(const struct quantize_job *job, size_t index)
+{
+    const struct quantize_state *state = job->state;
+    struct parameters p = {.zero = 0};
+
+    convert(state->loops, state->scale_type, job->scale + index * dtype_bytes(state->scale_type),
+            DTYPE_FLOAT, &p.scale, 1);
+    if (job->zero != NULL)
+        convert(state->loops, state->zero_type, job->zero + index * dtype_bytes(state->zero_type),
+                DTYPE_INT32, &p.zero, 1);
+    return p;
+}
+
+/* ---- to integers ---- */
+
+static int32_t quantised(const struct quantize_state *state, float x, struct parameters p)
+{
+    double value = (double)rintf(x / p.scale) + p.zero;
+
+    if (isnan(value)) /* ONNX leaves it open; zero is what the CPU's own conversion ends in */
+        return p.zero;
+    return (int32_t)(value < state->low ? state->low : value > state->high ? state->high : value);
+}
+
+/* int32 inputs may have more digits than a float. */
+static int32_t quantised_int(const struct quantize_state *state, int32_t x, struct parameters p)
+{
+    double value = rint((double)x / (double)p.scale) + p.zero;
+
+    if (isnan(value))
+        return p.zero;
+    return (int32_t)(value < state->low ? state->low : value > state->high ? state->high : value);
+}
+
+static void quantize_run(const struct quantize_job *job, size_t at, size_t count,
+                         struct parameters p)
+{
+    const struct quantize_state *state = job->state;
+    int32_t results[CHUNK];
+    float reals[CHUNK];
+
+    for (size_t i = 0; i < count; i += CHUNK) {
+        size_t n = count - i < CHUNK ? count - i : CHUNK;
+        const char *in = job->in + (at + i) * dtype_bytes(state->in_type);
+
+        if (state->in_type == DTYPE_INT32) {
+            for (size_t k = 0; k < n; k++)
+                results[k] = quantised_int(state, ((const int32_t *)(const void *)in)[k], p);
+        } else {
+            convert(state->loops, state->in_type, in, DTYPE_FLOAT, reals, n);
+            for (size_t k = 0; k < n; k++)
+                results[k] = quantised(state, reals[k], p);
+        }
+        convert(state->loops, DTYPE_INT32, results, state->out_type,
+                job->out + (at + i) * dtype_bytes(state->out_type), n);
+    }
+}
+
+/* ---- to reals ---- */
+
+static void dequantize_run(const struct quantize_job *job, size_t at, size_t count,
+                           struct parameters p)
+{
+    const struct quantize_state *state = job->state;
+    int32_t numbers[CHUNK];
+    float reals[CHUNK];
+
+    for (size_t i = 0; i < count; i += CHUNK) {
+        size_t n = count - i < CHUNK ? count - i : CHUNK;
+
+        convert(state->loops, state->in_type, job->in + (at + i) * dtype_bytes(state->in_type),
+                DTYPE_INT32, numbers, n);
+        for (size_t k = 0; k < n; k++)
+            reals[k] = (float)((int64_t)numbers[k] - p.zero) * p.scale;
+        convert(state->loops, DTYPE_FLOAT, reals, state->out_type,
+                job->out + (at + i) * dtype_bytes(state->out_type), n);
+    }
+}
+
+/* ---- the kernels ---- */
+
+static void run_line(const struct quantize_job *job, size_t line, bool to_integers)
+{
+    const struct quantize_geometry *g = &job->state->geometry;
+    size_t inner = (size_t)g->inner, count = (size_t)g->count, block = (size_t)g->block;
+    size_t at = line * inner, place = line % count;
+    size_t runs = g->by == QUANTIZE_BLOCK ? inner : 1, length = inner / runs;
+
+    for (size_t i = 0; i < runs; i++) {
+        size_t index = 0;
+
+        if (g->by == QUANTIZE_AXIS)
+            index = place;
+        else if (g->by == QUANTIZE_BLOCK)
+            index = (line / count * ((count + block - 1) / block) + place / block) * inner + i;
+        if (to_integers)
+            quantize_run(job, at + i * length, length, parameters_at(job, index));
+        else
+            dequantize_run(job, at + i * length, length, parameters_at(job, index));
+    }
+}
+
+static void quantize_lines(void *arg, unsigned member, unsigned members)
+{
+    const struct quantize_job *job = arg;
+    const struct quantize_geometry *g = &job->state->geometry;
+    size_t from, to;
+
+    team_share((size_t)(g->outer * g->count), member, members, &from, &to);
+    for (size_t i = from; i < to; i++)
+        run_line(job, i, true);
+}
+
+static void dequantize_lines(void *arg, unsigned member, unsigned members)
+{
+    const struct quantize_job *job = arg;
+    const struct quantize_geometry *g = &job->state->geometry;
+    size_t from, to;
+
+    team_share((size_t)(g->outer * g->count), member, members, &from, &to);
+    for (size_t i = from; i < to; i++)
+        run_line(job, i, false);
+}
+
+static void range_of(enum dtype dtype, double *low, double *high)
+{
+    bool is_signed = dtype == DTYPE_INT8 || dtype == DTYPE_INT16;
+    double values = dtype_bytes(dtype) == 1 ? 256 : 65536;
+
+    *low = is_signed ? -values / 2 : 0;
+    *high = *low + values - 1;
+}
+
+static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    struct quantize_state *state = calloc(1, sizeof(*state));
+    enum status status;
+
+    if (state == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for a kernel's state");
+    status = quantize_geometry(call->attrs, &call->in[0]->shape, &call->in[1]->shape,
+                               &state->geometry, err);
+    if (status != STATUS_OK) {
+        free(state);
+        return status;
+    }
+    state->loops = loops_for(call->device);
+    state->in_type = call->in[0]->dtype;
+    state->scale_type = call->in[1]->dtype;
+    state->zero_type = call->inputs > 2 && call->in[2] != NULL ? call->in[2]->dtype : DTYPE_NONE;
+    state->out_type = call->out[0]->dtype;
+    range_of(state->out_type, &state->low, &state->high);
+    prepare->constants_used = 7;
+    prepare->state = state;
+    return STATUS_OK;
+}
+
+static enum status enqueue(const void *arg, const struct kernel_call *call,
+                           const struct kernel_run *run)
+{
+    const struct quantize_state *state = arg;
+    struct quantize_job job = {.state = state,
+                               .in = run->in[0],
+                               .scale = run->in[1],
+                               .zero = state->zero_type != DTYPE_NONE ? run->in[2] : NULL,
+                               .out = run->out[0]};
+    int64_t count = shape_count(&call->in[0]->shape);
+
+    if (count == 0)
+        return STATUS_OK;
+    team_run(team_size(run->lane->threads, (double)count * 2),
+             call->op == &op_quantize_linear ? quantize_lines : dequantize_lines, &job);
+    return STATUS_OK;
+}
+
+const struct kernel kernel_quantize_linear_loops = {
+    .name = "cpu:loops",
+    .prepare = prepare,
+    .enqueue = enqueue,
+    .release = free,
+};
+
+const struct kernel kernel_dequantize_linear_loops = {
+    .name = "cpu:loops",
+    .prepare = prepare,
+    .enqueue = enqueue,
+    .release = free,
+};
+
+/* ---- dynamic: the range is that of the tensor, zero included ---- */
+
+static enum status prepare_dynamic(struct kernel_prepare *prepare, struct error *err)
+{
+    (void)err;
+    prepare->constants_used = 1;
+    return STATUS_OK;
+}
+
+static enum status enqueue_dynamic(const void *arg, const struct kernel_call *call,
+                                   const struct kernel_run *run)
+{
+    const struct loops *loops = loops_for(call->device);
+    size_t count = (size_t)shape_count(&call->in[0]->shape);
+    const float *x = run->in[0];
+    float low = fminf(0, (float)loops->row[REDUCE_min](x, count, 0));
+    float high = fmaxf(0, (float)loops->row[REDUCE_max](x, count, 0));
+    float scale = (high - low) / 255;
+    struct parameters p = {.scale = scale};
+    struct quantize_state state = {.loops = loops, .low = 0, .high = 255};
+    uint8_t *y = run->out[0];
+
+    (void)arg;
+    p.zero = scale > 0 ? (int32_t)fminf(255, fmaxf(0, rintf(-low / scale))) : 0;
+    for (size_t i = 0; i < count; i++)
+        y[i] = scale > 0 ? (uint8_t)quantised(&state, x[i], p) : 0;
+    if (call->outputs > 1 && call->out[1] != NULL)
+        *(float *)run->out[1] = scale;
+    if (call->outputs > 2 && call->out[2] != NULL)
+        *(uint8_t *)run->out[2] = (uint8_t)p.zero;
+    return STATUS_OK;
+}
+
+const struct kernel kernel_dynamic_quantize_linear_loops = {
+    .name = "cpu:loops",
+    .flags = KERNEL_BATCH_INEXACT,
+    .prepare = prepare_dynamic,
+    .enqueue = enqueue_dynamic,
+};
