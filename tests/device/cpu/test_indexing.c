@@ -1,0 +1,640 @@
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/cpu.h"
+#include "ops/indexing.h"
+#include "ops/movement.h"
+#include "support/op_tester.h"
+
+static struct op_tester *tester;
+
+static const enum dtype some_types[] = {DTYPE_FLOAT, DTYPE_INT8,  DTYPE_FLOAT16,
+                                        DTYPE_INT64, DTYPE_UINT8, DTYPE_DOUBLE};
+enum { TYPES = sizeof(some_types) / sizeof(some_types[0]) };
+
+static int64_t offset_of(const struct shape *shape, const int64_t *at)
+{
+    int64_t offset = 0;
+
+    for (size_t i = 0; i < shape->rank; i++)
+        offset = offset * shape->dims[i] + at[i];
+    return offset;
+}
+
+static void place_of(const struct shape *shape, int64_t index, int64_t *at)
+{
+    for (size_t i = shape->rank; i-- > 0; index /= shape->dims[i])
+        at[i] = index % shape->dims[i];
+}
+
+/* ---- one evaluation against what must come out ---- */
+
+enum { OUTPUTS = 4 };
+
+static enum status eval(const char *op, const void *attrs, size_t inputs, const struct tensor *in,
+                        size_t outputs, struct tensor *out)
+{
+    const struct tensor *list[8] = {NULL};
+    struct error err = {.text = ""};
+
+    for (size_t i = 0; i < inputs; i++)
+        list[i] = in[i].dtype == DTYPE_NONE ? NULL : &in[i];
+    return op_tester_eval(tester, NULL, op, attrs, inputs, list, true, outputs, out, &err);
+}
+
+static void check_eval(const char *op, const void *attrs, size_t inputs, const struct tensor *in,
+                       size_t outputs, const struct tensor *expected)
+{
+    struct tensor out[OUTPUTS];
+
+    assert_int_equal(eval(op, attrs, inputs, in, outputs, out), STATUS_OK);
+    for (size_t i = 0; i < outputs; i++) {
+        if (expected[i].dtype != DTYPE_NONE) {
+            assert_int_equal(out[i].dtype, expected[i].dtype);
+            assert_true(shape_is_equal(&out[i].shape, &expected[i].shape));
+            if (tensor_bytes(&expected[i]) > 0)
+                assert_memory_equal(out[i].data, expected[i].data, tensor_bytes(&expected[i]));
+        }
+        free((void *)(uintptr_t)out[i].data);
+    }
+}
+
+/* ---- TopK ---- */
+
+static void topk(const struct op_test *test, const struct test_array *in, struct test_array *out)
+{
+    const struct topk_attrs *attrs = test->attrs;
+    size_t axis = shape_axis(&in->shape, attrs->axis);
+    int64_t length = in->shape.dims[axis], k = out->shape.dims[axis];
+    int64_t inner = shape_product(&in->shape, axis + 1, in->shape.rank);
+
+    for (int64_t row = 0; row < shape_count(&in->shape) / length; row++) {
+        bool taken[64] = {false};
+
+        for (int64_t i = 0; i < k; i++) {
+            int64_t best = -1, to = (row / inner * k + i) * inner + row % inner;
+
+            for (int64_t j = 0; j < length; j++) {
+                const double *values = in->values + row / inner * length * inner + row % inner;
+
+                if (!taken[j] &&
+                    (best < 0 || (attrs->largest ? values[j * inner] > values[best * inner]
+                                                 : values[j * inner] < values[best * inner])))
+                    best = j;
+            }
+            taken[best] = true;
+            out[0].values[to] =
+                in->values[row / inner * length * inner + best * inner + row % inner];
+            out[1].values[to] = (double)best;
+        }
+    }
+}
+
+static void topk_orders_equal_elements_by_index(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct shape shape = test_random_shape((size_t)test_random_int(1, 3), 1, 40);
+        struct topk_attrs attrs = {test_random_int(-(int64_t)shape.rank, (int64_t)shape.rank - 1),
+                                   round % 2, 1};
+        double k = (double)test_random_int(1, shape.dims[shape_axis(&shape, attrs.axis)]);
+
+        op_test_run(tester, &(struct op_test){
+                                .op = "TopK",
+                                .attrs = &attrs,
+                                .inputs = 2,
+                                .in = {{some_types[round % TYPES], shape, .low = -9, .high = 9},
+                                       {DTYPE_INT64, SHAPE(1), .values = &k, .constant = true}},
+                                .outputs = 2,
+                                .reference = topk});
+    }
+}
+
+static void topk_puts_nan_on_top_and_both_zeros_alike(void **state)
+{
+    float values[] = {-0.0f, NAN, 0, INFINITY, -INFINITY};
+    struct tensor in[2] = {{DTYPE_FLOAT, SHAPE(5), values},
+                           {DTYPE_INT64, SHAPE(1), (int64_t[]){5}}};
+
+    (void)state;
+    check_eval(
+        "TopK", NULL, 2, in, 2,
+        (struct tensor[]){{DTYPE_NONE}, {DTYPE_INT64, SHAPE(5), (int64_t[]){1, 3, 0, 2, 4}}});
+}
+
+static void topk_refuses_more_than_there_are(void **state)
+{
+    (void)state;
+    op_test_refused(tester, &(struct op_test){.op = "TopK",
+                                              .inputs = 2,
+                                              .in = {{DTYPE_FLOAT, SHAPE(3)},
+                                                     {DTYPE_INT64, SHAPE(1),
+                                                      .values = (double[]){4}, .constant = true}},
+                                              .outputs = 2,
+                                              .reference = topk});
+}
+
+/* ---- gathering and scattering by element ---- */
+
+static void gather_elements(const struct op_test *test, const struct test_array *in,
+                            struct test_array *out)
+{
+    const struct axis_attrs *attrs = test->attrs;
+    size_t axis = shape_axis(&in->shape, attrs->axis);
+
+    for (int64_t i = 0; i < shape_count(&out->shape); i++) {
+        int64_t at[SHAPE_MAX_RANK], index = (int64_t)in[1].values[i];
+
+        place_of(&out->shape, i, at);
+        at[axis] = index < 0 ? index + in->shape.dims[axis] : index;
+        out->values[i] = in->values[offset_of(&in->shape, at)];
+    }
+}
+
+static void gather_elements_reads_at_any_axis(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct shape shape = test_random_shape((size_t)test_random_int(1, 4), 1, 6);
+        struct shape picked = shape;
+        struct axis_attrs attrs = {test_random_int(-(int64_t)shape.rank, (int64_t)shape.rank - 1)};
+        size_t axis = shape_axis(&shape, attrs.axis);
+        double indices[6 * 6 * 6 * 9];
+
+        for (size_t i = 0; i < shape.rank; i++)
+            picked.dims[i] = i == axis ? test_random_int(1, 9) : test_random_int(1, shape.dims[i]);
+        for (int64_t i = 0; i < shape_count(&picked); i++)
+            indices[i] = (double)test_random_int(-shape.dims[axis], shape.dims[axis] - 1);
+        op_test_run(tester, &(struct op_test){.op = "GatherElements",
+                                              .attrs = &attrs,
+                                              .inputs = 2,
+                                              .in = {{some_types[round % TYPES], shape},
+                                                     {round % 2 ? DTYPE_INT64 : DTYPE_INT32, picked,
+                                                      .values = indices}},
+                                              .reference = gather_elements});
+    }
+}
+
+static void scatter_reduces_duplicates_in_order(void **state)
+{
+    float data[] = {1, 2, 3, 4}, updates[] = {5, 6, 7};
+    int64_t indices[] = {1, -3, 0}, pairs[] = {1, 1, 3};
+    struct tensor in[3] = {{DTYPE_FLOAT, SHAPE(4), data},
+                           {DTYPE_INT64, SHAPE(3), indices},
+                           {DTYPE_FLOAT, SHAPE(3), updates}};
+    struct tensor nd[3] = {in[0], {DTYPE_INT64, SHAPE(3, 1), pairs}, in[2]};
+    static const float expected[SCATTER_MIN + 1][4] = {
+        {7, 6, 3, 4}, {8, 13, 3, 4}, {7, 60, 3, 4}, {7, 6, 3, 4}, {1, 2, 3, 4}};
+    static const float expected_nd[SCATTER_MIN + 1][4] = {
+        {1, 6, 3, 7}, {1, 13, 3, 11}, {1, 60, 3, 28}, {1, 6, 3, 7}, {1, 2, 3, 4}};
+
+    (void)state;
+    for (int r = SCATTER_NONE; r <= SCATTER_MIN; r++) {
+        struct scatter_attrs attrs = {0, r};
+
+        check_eval("ScatterElements", &attrs, 3, in, 1,
+                   &(struct tensor){DTYPE_FLOAT, SHAPE(4), expected[r]});
+        check_eval("ScatterND", &attrs, 3, nd, 1,
+                   &(struct tensor){DTYPE_FLOAT, SHAPE(4), expected_nd[r]});
+    }
+}
+
+static void an_index_outside_fails_the_request(void **state)
+{
+    float data[4] = {0};
+    int64_t index[] = {4}, low[] = {-5};
+    struct tensor in[3] = {{DTYPE_FLOAT, SHAPE(4), data},
+                           {DTYPE_INT64, SHAPE(1), index},
+                           {DTYPE_FLOAT, SHAPE(1), data}};
+    struct tensor out[1];
+
+    (void)state;
+    assert_int_equal(eval("GatherElements", NULL, 2, in, 1, out), STATUS_INVALID);
+    assert_int_equal(eval("GatherND", NULL, 2, in, 1, out), STATUS_INVALID);
+    assert_int_equal(eval("ScatterElements", NULL, 3, in, 1, out), STATUS_INVALID);
+    in[1].data = low;
+    assert_int_equal(eval("GatherElements", NULL, 2, in, 1, out), STATUS_INVALID);
+    in[1].shape = (struct shape)SHAPE(1, 1);
+    assert_int_equal(eval("ScatterND", NULL, 3, in, 1, out), STATUS_INVALID);
+}
+
+static void one_hot_leaves_out_what_is_outside(void **state)
+{
+    struct tensor in[3] = {{DTYPE_INT64, SHAPE(4), (int64_t[]){0, -1, 3, -4}},
+                           {DTYPE_INT64, SHAPE_SCALAR, (int64_t[]){3}},
+                           {DTYPE_INT32, SHAPE(2), (int32_t[]){8, 9}}};
+    struct tensor floats[3] = {{DTYPE_FLOAT, SHAPE(2), (float[]){2.0f, NAN}}, in[1], in[2]};
+
+    (void)state;
+    check_eval("OneHot", NULL, 3, in, 1,
+               &(struct tensor){DTYPE_INT32, SHAPE(4, 3),
+                                (int32_t[]){9, 8, 8, 8, 8, 9, 8, 8, 8, 8, 8, 8}});
+    check_eval("OneHot", &(struct axis_attrs){0}, 3, floats, 1,
+               &(struct tensor){DTYPE_INT32, SHAPE(3, 2), (int32_t[]){8, 8, 8, 8, 9, 8}});
+}
+
+/* ---- results of unknown length ---- */
+
+static void nonzero_lists_places_axis_by_axis(void **state)
+{
+    float values[] = {0, 1, -0.0f, NAN, 0, 2};
+    struct tensor in = {DTYPE_FLOAT, SHAPE(2, 3), values};
+    struct tensor none = {DTYPE_BOOL, SHAPE(2), (uint8_t[]){0, 0}};
+
+    (void)state;
+    check_eval("NonZero", NULL, 1, &in, 1,
+               &(struct tensor){DTYPE_INT64, SHAPE(2, 3), (int64_t[]){0, 1, 1, 1, 0, 2}});
+    check_eval("NonZero", NULL, 1, &none, 1, &(struct tensor){DTYPE_INT64, SHAPE(1, 0), NULL});
+}
+
+static void compress_takes_what_the_condition_marks(void **state)
+{
+    struct tensor in[2] = {{DTYPE_INT32, SHAPE(2, 3), (int32_t[]){1, 2, 3, 4, 5, 6}},
+                           {DTYPE_BOOL, SHAPE(2), (uint8_t[]){0, 1}}};
+    struct compress_attrs flat = {INT64_MIN};
+
+    (void)state;
+    check_eval("Compress", &(struct compress_attrs){1}, 2, in, 1,
+               &(struct tensor){DTYPE_INT32, SHAPE(2, 1), (int32_t[]){2, 5}});
+    check_eval("Compress", &(struct compress_attrs){0}, 2, in, 1,
+               &(struct tensor){DTYPE_INT32, SHAPE(1, 3), (int32_t[]){4, 5, 6}});
+    check_eval("Compress", &flat, 2, in, 1,
+               &(struct tensor){DTYPE_INT32, SHAPE(1), (int32_t[]){2}});
+}
+
+static void unique_sorts_or_keeps_the_first_order(void **state)
+{
+    struct tensor in = {DTYPE_INT32, SHAPE(6), (int32_t[]){2, 1, 1, 3, 2, 2}};
+    struct tensor sorted[4] = {{DTYPE_INT32, SHAPE(3), (int32_t[]){1, 2, 3}},
+                               {DTYPE_INT64, SHAPE(3), (int64_t[]){1, 0, 3}},
+                               {DTYPE_INT64, SHAPE(6), (int64_t[]){1, 0, 0, 2, 1, 1}},
+                               {DTYPE_INT64, SHAPE(3), (int64_t[]){2, 3, 1}}};
+    struct tensor first[4] = {{DTYPE_INT32, SHAPE(3), (int32_t[]){2, 1, 3}},
+                              {DTYPE_INT64, SHAPE(3), (int64_t[]){0, 1, 3}},
+                              {DTYPE_INT64, SHAPE(6), (int64_t[]){0, 1, 1, 2, 0, 0}},
+                              {DTYPE_INT64, SHAPE(3), (int64_t[]){3, 2, 1}}};
+
+    (void)state;
+    check_eval("Unique", NULL, 1, &in, 4, sorted);
+    check_eval("Unique", &(struct unique_attrs){INT64_MIN, 0}, 1, &in, 4, first);
+}
+
+static void unique_compares_strings_by_their_bytes(void **state)
+{
+    struct bytes words[] = {{"b", 1}, {"ab", 2}, {"a", 1}, {"ab", 2}};
+    struct tensor in = {DTYPE_STRING, SHAPE(4), words}, out[4];
+    const struct bytes *found;
+
+    (void)state;
+    assert_int_equal(eval("Unique", NULL, 1, &in, 1, out), STATUS_OK);
+    found = out[0].data;
+    assert_int_equal(out[0].shape.dims[0], 3);
+    assert_int_equal(found[0].size, 1);
+    assert_memory_equal(found[1].data, "ab", 2);
+    assert_memory_equal(found[2].data, "b", 1);
+    free((void *)(uintptr_t)out[0].data);
+}
+
+static void suppression_keeps_the_best_of_what_overlaps(void **state)
+{
+    float boxes[] = {0, 0, 1, 1, 0, 0.1f, 1, 1.1f, 0, -0.1f, 1, 0.9f, 0, 10, 1, 11};
+    float scores[] = {0.9f, 0.75f, 0.6f, 0.95f};
+    struct tensor in[5] = {{DTYPE_FLOAT, SHAPE(1, 4, 4), boxes},
+                           {DTYPE_FLOAT, SHAPE(1, 1, 4), scores},
+                           {DTYPE_INT64, SHAPE(1), (int64_t[]){3}},
+                           {DTYPE_FLOAT, SHAPE(1), (float[]){0.5f}},
+                           {DTYPE_FLOAT, SHAPE(1), (float[]){0.7f}}};
+
+    (void)state;
+    check_eval("NonMaxSuppression", NULL, 5, in, 1,
+               &(struct tensor){DTYPE_INT64, SHAPE(2, 3), (int64_t[]){0, 0, 3, 0, 0, 0}});
+    check_eval("NonMaxSuppression", NULL, 2, in, 1,
+               &(struct tensor){DTYPE_INT64, SHAPE(0, 3), NULL});
+}
+
+/* ---- depth and space ---- */
+
+static void depth_to_space(const struct op_test *test, const struct test_array *in,
+                           struct test_array *out)
+{
+    const struct space_depth_attrs *attrs = test->attrs;
+    int64_t size = attrs->blocksize, channels = out->shape.dims[1];
+
+    for (int64_t i = 0; i < shape_count(&out->shape); i++) {
+        int64_t at[4], cell;
+
+        place_of(&out->shape, i, at);
+        cell = at[2] % size * size + at[3] % size;
+        at[1] = attrs->mode == DEPTH_DCR ? cell * channels + at[1] : at[1] * size * size + cell;
+        at[2] /= size;
+        at[3] /= size;
+        out->values[i] = in->values[offset_of(&in->shape, at)];
+    }
+}
+
+static void depth_becomes_space_in_both_modes(void **state)
+{
+    (void)state;
+    for (int mode = DEPTH_DCR; mode <= DEPTH_CRD; mode++)
+        for (int64_t size = 1; size <= 3; size++) {
+            struct space_depth_attrs attrs = {size, mode};
+
+            op_test_run(tester,
+                        &(struct op_test){.op = "DepthToSpace",
+                                          .attrs = &attrs,
+                                          .inputs = 1,
+                                          .in = {{DTYPE_FLOAT, SHAPE(2, 3 * size * size, 4, 5)}},
+                                          .reference = depth_to_space});
+        }
+}
+
+/* ---- Resize: the reference walks each output element through the written rules ---- */
+
+static double source_place(const struct resize_attrs *attrs, double in, double out, double x)
+{
+    double scale = out / in;
+
+    switch (attrs->coordinate_transformation_mode) {
+    case RESIZE_ALIGN_CORNERS:
+        return out == 1 ? 0 : x * (in - 1) / (out - 1);
+    case RESIZE_ASYMMETRIC:
+        return x / scale;
+    case RESIZE_PYTORCH_HALF_PIXEL:
+        return out > 1 ? (x + 0.5) / scale - 0.5 : 0;
+    default:
+        return (x + 0.5) / scale - 0.5;
+    }
+}
+
+static double cubic(double x, double a)
+{
+    x = fabs(x);
+    if (x <= 1)
+        return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+static double tap_weight(const struct resize_attrs *attrs, double place, double at)
+{
+    if (attrs->mode == RESIZE_CUBIC)
+        return cubic(place - at, (double)attrs->cubic_coeff_a);
+    return fmax(0, 1 - fabs(place - at));
+}
+
+static double nearest(const struct resize_attrs *attrs, double place)
+{
+    switch (attrs->nearest_mode) {
+    case RESIZE_ROUND_PREFER_FLOOR:
+        return ceil(place - 0.5);
+    case RESIZE_ROUND_PREFER_CEIL:
+        return floor(place + 0.5);
+    case RESIZE_FLOOR:
+        return floor(place);
+    default:
+        return ceil(place);
+    }
+}
+
+static double edge(double i, int64_t length)
+{
+    return fmin(fmax(i, 0), (double)length - 1);
+}
+
+/* Weighted sum over axis `axis` and those behind it. */
+static double resized(const struct resize_attrs *attrs, const struct test_array *in,
+                      const struct shape *out, const int64_t *at, size_t axis, int64_t offset)
+{
+    int64_t length;
+    double place, sum = 0, first;
+
+    if (axis == in->shape.rank)
+        return in->values[offset];
+    length = in->shape.dims[axis];
+    place = source_place(attrs, (double)length, (double)out->dims[axis], (double)at[axis]);
+    if (attrs->mode == RESIZE_NEAREST)
+        return resized(attrs, in, out, at, axis + 1,
+                       offset * length + (int64_t)edge(nearest(attrs, place), length));
+    if (attrs->mode == RESIZE_LINEAR)
+        place = edge(place, length);
+    first = floor(place) - 1;
+    for (double t = first; t < first + 4; t++) {
+        double weight = tap_weight(attrs, place, t);
+
+        if (weight != 0)
+            sum += weight * resized(attrs, in, out, at, axis + 1,
+                                    offset * length + (int64_t)edge(t, length));
+    }
+    return sum;
+}
+
+static void resize(const struct op_test *test, const struct test_array *in, struct test_array *out)
+{
+    for (int64_t i = 0; i < shape_count(&out->shape); i++) {
+        int64_t at[SHAPE_MAX_RANK];
+
+        place_of(&out->shape, i, at);
+        out->values[i] = resized(test->attrs, in, &out->shape, at, 0, 0);
+    }
+}
+
+static void check_resize(const struct resize_attrs *attrs, enum dtype dtype, struct shape shape,
+                         const double *sizes)
+{
+    struct op_test test = {.op = "Resize", .attrs = attrs, .inputs = 4, .reference = resize};
+
+    test.in[0] = (struct op_input){dtype, shape, .low = -4, .high = 4};
+    test.in[3] = (struct op_input){DTYPE_INT64, SHAPE((int64_t)shape.rank), .values = sizes,
+                                   .constant = true};
+    if (dtype == DTYPE_FLOAT || dtype == DTYPE_DOUBLE) {
+        test.relative = 2e-5;
+        test.absolute = 2e-5;
+    }
+    op_test_run(tester, &test);
+}
+
+static void resize_follows_its_coordinate_rules(void **state)
+{
+    static const int coordinates[] = {RESIZE_HALF_PIXEL, RESIZE_PYTORCH_HALF_PIXEL,
+                                      RESIZE_ALIGN_CORNERS, RESIZE_ASYMMETRIC};
+
+    (void)state;
+    for (int mode = RESIZE_NEAREST; mode <= RESIZE_CUBIC; mode++)
+        for (size_t c = 0; c < 4; c++)
+            for (int round = 0; round < 6; round++) {
+                struct shape shape = {.rank = 4, .dims = {2, test_random_int(1, 20)}};
+                double sizes[4];
+                struct resize_attrs attrs = {
+                    .mode = mode,
+                    .coordinate_transformation_mode = coordinates[c],
+                    .nearest_mode = round % 4,
+                    .cubic_coeff_a = -0.75f,
+                };
+
+                for (size_t i = 0; i < 2; i++) { /* ratios of powers of two: no rounding at ties */
+                    shape.dims[2 + i] = INT64_C(1) << test_random_int(1, 3);
+                    sizes[2 + i] = (double)(INT64_C(1) << test_random_int(0, 4));
+                    if (attrs.coordinate_transformation_mode == RESIZE_ALIGN_CORNERS &&
+                        mode == RESIZE_NEAREST)
+                        sizes[2 + i] = (double)(2 * shape.dims[2 + i] - 1);
+                }
+                sizes[0] = 2;
+                sizes[1] = (double)shape.dims[1];
+                check_resize(&attrs, mode == RESIZE_NEAREST ? some_types[round] : DTYPE_FLOAT,
+                             shape, sizes);
+                check_resize(&attrs, DTYPE_DOUBLE, shape, sizes);
+            }
+}
+
+static void resize_takes_any_number_of_axes(void **state)
+{
+    struct resize_attrs attrs = {.mode = RESIZE_LINEAR, .cubic_coeff_a = -0.75f};
+
+    (void)state;
+    check_resize(&attrs, DTYPE_FLOAT, (struct shape)SHAPE(2, 3, 4, 5, 6),
+                 (double[]){2, 3, 8, 10, 3});
+    check_resize(&attrs, DTYPE_FLOAT, (struct shape)SHAPE(3, 7), (double[]){5, 7});
+    check_resize(&attrs, DTYPE_FLOAT16, (struct shape)SHAPE(1, 2, 8), (double[]){1, 2, 16});
+    attrs.mode = RESIZE_NEAREST;
+    check_resize(&attrs, DTYPE_INT64, (struct shape)SHAPE(2, 16, 9), (double[]){2, 16, 18});
+}
+
+static void resize_refuses_what_it_cannot_do_rightly(void **state)
+{
+    struct resize_attrs attrs = {.antialias = 1, .mode = RESIZE_LINEAR};
+    struct op_test test = {.op = "Resize", .attrs = &attrs, .inputs = 4, .reference = resize};
+
+    (void)state;
+    test.in[0] = (struct op_input){DTYPE_FLOAT, SHAPE(1, 1, 4)};
+    test.in[3] =
+        (struct op_input){DTYPE_INT64, SHAPE(3), .values = (double[]){1, 1, 2}, .constant = true};
+    assert_non_null(strstr(op_test_refused(tester, &test), "antialias"));
+    attrs.antialias = 0;
+    test.in[0].dtype = DTYPE_INT32;
+    assert_non_null(strstr(op_test_refused(tester, &test), "linear"));
+}
+
+/* ---- Einsum ---- */
+
+static void check_einsum(const char *equation, const struct tensor *in, size_t inputs,
+                         const struct tensor *expected)
+{
+    struct einsum_attrs attrs = {equation};
+
+    check_eval("Einsum", &attrs, inputs, in, 1, expected);
+}
+
+static void einsum_multiplies_turns_and_sums(void **state)
+{
+    float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, 2, 0, 1, 3}; /* [2,3] and [3,2] */
+    struct tensor in[2] = {{DTYPE_FLOAT, SHAPE(2, 3), a}, {DTYPE_FLOAT, SHAPE(3, 2), b}};
+    struct tensor square = {DTYPE_FLOAT, SHAPE(2, 2), (float[]){8, 9, 20, 18}};
+    struct tensor turned = {DTYPE_FLOAT, SHAPE(2, 2), (float[]){8, 20, 9, 18}};
+
+    (void)state;
+    check_einsum("ij,jk->ik", in, 2, &square);
+    check_einsum("ij,jk->ki", in, 2, &turned);
+    check_einsum("ij,jk", in, 2, &square);
+    check_einsum("...ij, ...jk -> ...ik", in, 2, &square);
+    check_einsum("ij->ji", in, 1,
+                 &(struct tensor){DTYPE_FLOAT, SHAPE(3, 2), (float[]){1, 4, 2, 5, 3, 6}});
+    check_einsum("ij->", in, 1, &(struct tensor){DTYPE_FLOAT, SHAPE_SCALAR, (float[]){21}});
+    check_einsum("ii->i", &square, 1, &(struct tensor){DTYPE_FLOAT, SHAPE(2), (float[]){8, 18}});
+}
+
+static void einsum_refuses_equations_that_do_not_fit(void **state)
+{
+    static const char *const equations[] = {"ij,jk->il", "ij,jk->ii", "ijk,jk->i", "ij->i",
+                                            "ij,ij",     "i?,jk->ik", "ij,jk->ik,"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(equations) / sizeof(equations[0]); i++) {
+        struct einsum_attrs attrs = {equations[i]};
+
+        op_test_refused(tester, &(struct op_test){
+                                    .op = "Einsum",
+                                    .attrs = &attrs,
+                                    .inputs = 2,
+                                    .in = {{DTYPE_FLOAT, SHAPE(2, 3)}, {DTYPE_FLOAT, SHAPE(3, 2)}},
+                                    .reference = resize});
+    }
+}
+
+/* ---- values between the elements ---- */
+
+static void grid_sample_reads_zeros_outside(void **state)
+{
+    float x[] = {1, 2, 3, 4};
+    float grid[] = {-1, -1, 1, 1, 0, 0, 9, 9, NAN, 0};
+    struct grid_sample_attrs attrs = {.mode = GRID_LINEAR, .align_corners = 1};
+    struct tensor in[2] = {{DTYPE_FLOAT, SHAPE(1, 1, 2, 2), x},
+                           {DTYPE_FLOAT, SHAPE(1, 1, 5, 2), grid}};
+
+    (void)state;
+    check_eval("GridSample", &attrs, 2, in, 1,
+               &(struct tensor){DTYPE_FLOAT, SHAPE(1, 1, 1, 5), (float[]){1, 4, 2.5f, 0, 0}});
+}
+
+static void roi_align_fails_on_regions_that_are_none(void **state)
+{
+    float x[4] = {0}, rois[] = {0, 0, 1e30f, 1}, fine[] = {0, 0, 1, 1};
+    struct tensor in[3] = {{DTYPE_FLOAT, SHAPE(1, 1, 2, 2), x},
+                           {DTYPE_FLOAT, SHAPE(1, 4), rois},
+                           {DTYPE_INT64, SHAPE(1), (int64_t[]){0}}};
+    struct tensor out[1];
+
+    (void)state;
+    assert_int_equal(eval("RoiAlign", NULL, 3, in, 1, out), STATUS_INVALID);
+    in[1].data = fine;
+    in[2].data = (int64_t[]){1};
+    assert_int_equal(eval("RoiAlign", NULL, 3, in, 1, out), STATUS_INVALID);
+}
+
+static int open_tester(void **state)
+{
+    (void)state;
+    device_register(&device_cpu_ops);
+    tester = op_tester_create("cpu");
+    return 0;
+}
+
+static int close_tester(void **state)
+{
+    (void)state;
+    op_tester_destroy(tester);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(topk_orders_equal_elements_by_index),
+        cmocka_unit_test(topk_puts_nan_on_top_and_both_zeros_alike),
+        cmocka_unit_test(topk_refuses_more_than_there_are),
+        cmocka_unit_test(gather_elements_reads_at_any_axis),
+        cmocka_unit_test(scatter_reduces_duplicates_in_order),
+        cmocka_unit_test(an_index_outside_fails_the_request),
+        cmocka_unit_test(one_hot_leaves_out_what_is_outside),
+        cmocka_unit_test(nonzero_lists_places_axis_by_axis),
+        cmocka_unit_test(compress_takes_what_the_condition_marks),
+        cmocka_unit_test(unique_sorts_or_keeps_the_first_order),
+        cmocka_unit_test(unique_compares_strings_by_their_bytes),
+        cmocka_unit_test(suppression_keeps_the_best_of_what_overlaps),
+        cmocka_unit_test(depth_becomes_space_in_both_modes),
+        cmocka_unit_test(resize_follows_its_coordinate_rules),
+        cmocka_unit_test(resize_takes_any_number_of_axes),
+        cmocka_unit_test(resize_refuses_what_it_cannot_do_rightly),
+        cmocka_unit_test(einsum_multiplies_turns_and_sums),
+        cmocka_unit_test(einsum_refuses_equations_that_do_not_fit),
+        cmocka_unit_test(grid_sample_reads_zeros_outside),
+        cmocka_unit_test(roi_align_fails_on_regions_that_are_none),
+    };
+
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
+}
