@@ -40,6 +40,14 @@ static size_t weight_channels(const struct node *node, const struct shape *weigh
     return (size_t)weight->dims[node_attr_int(node, "transB", 0) != 0 ? 0 : 1];
 }
 
+/* Else the operator's rule will refuse the node. */
+static bool groups_fit(const struct node *node, const struct shape *weight)
+{
+    int64_t group = node_attr_int(node, "group", 1);
+
+    return group >= 1 && group <= weight->dims[0] && weight->dims[0] % group == 0;
+}
+
 /* Gemm's C may have any shape that broadcasts to [m, n]; here only one row of it, or one number. */
 static bool is_row(const struct value *value, size_t channels)
 {
@@ -61,7 +69,7 @@ static bool read_linear(struct node *node, struct linear *out)
     if (node->inputs == 3 && node->in[2] != NULL && !is_float_constant(node->in[2]))
         return false;
     weight = &node->in[1]->constant->tensor.shape;
-    if (gemm ? weight->rank != 2 : weight->rank < 3)
+    if ((gemm ? weight->rank != 2 : weight->rank < 3) || !groups_fit(node, weight))
         return false;
     *out = (struct linear){.node = node,
                            .channels = weight_channels(node, weight),

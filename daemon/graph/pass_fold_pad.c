@@ -19,7 +19,7 @@ static bool read_pads(const struct node *pad, size_t rank, int64_t pads[2 * SHAP
     if (!value_ints(pad->in[1], 2 * SHAPE_MAX_RANK, pads, &count) || count != 2 * rank)
         return false;
     for (size_t i = 0; i < count; i++)
-        if (pads[i] < 0 || (i % rank < 2 && pads[i] != 0))
+        if (pads[i] < 0 || pads[i] > INT32_MAX || (i % rank < 2 && pads[i] != 0))
             return false;
     return true;
 }
@@ -50,7 +50,12 @@ static bool takes_pads(const struct node *node, size_t *out_rank)
         node->in[1]->constant == NULL)
         return false;
     *out_rank = node->in[1]->constant->tensor.shape.rank;
-    return *out_rank > 2 && (pads == NULL || pads->count == 2 * (*out_rank - 2));
+    if (*out_rank <= 2 || (pads != NULL && pads->count != 2 * (*out_rank - 2)))
+        return false;
+    for (size_t i = 0; pads != NULL && i < pads->count; i++)
+        if (pads->values[i] < 0 || pads->values[i] > INT32_MAX)
+            return false; /* the operator's rule will refuse it */
+    return true;
 }
 
 static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)

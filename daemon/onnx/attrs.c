@@ -56,8 +56,7 @@ static enum status read_attr(struct scope *scope, struct bytes proto, struct raw
     for (size_t i = 0; scope->call != NULL && i < scope->call->count; i++) {
         const struct raw_attr *given = &scope->call->items[i];
 
-        if (given->name.size == attr->reference.size &&
-            memcmp(given->name.data, attr->reference.data, given->name.size) == 0) {
+        if (bytes_same(given->name, attr->reference)) {
             struct bytes name = attr->name;
 
             *attr = *given;
@@ -87,8 +86,7 @@ enum status attrs_read(struct scope *scope, const struct bytes_list *protos,
 
         TRY(read_attr(scope, protos->items[i], attr, &given, err));
         for (size_t k = 0; given && k < attrs.count; k++)
-            if (attrs.items[k].name.size == attr->name.size &&
-                memcmp(attrs.items[k].name.data, attr->name.data, attr->name.size) == 0)
+            if (bytes_same(attrs.items[k].name, attr->name))
                 return error_set(err, STATUS_INVALID, "attribute '%.*s' is given twice",
                                  text_length(attr->name), attr->name.data);
         attrs.count += given;

@@ -305,9 +305,7 @@ static enum status read_call_attrs(struct scope *outer, struct scope *inner,
         bool overridden = false;
 
         for (size_t k = 0; k < given.count; k++)
-            overridden |= given.items[k].name.size == defaults.items[i].name.size &&
-                          memcmp(given.items[k].name.data, defaults.items[i].name.data,
-                                 given.items[k].name.size) == 0;
+            overridden |= bytes_same(given.items[k].name, defaults.items[i].name);
         if (!overridden)
             all.items[all.count++] = defaults.items[i];
     }

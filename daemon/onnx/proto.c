@@ -314,7 +314,12 @@ static enum status read_message(struct arena *arena, struct bytes bytes,
 
 bool bytes_equal(struct bytes bytes, const char *text)
 {
-    return bytes.size == strlen(text) && memcmp(bytes.data, text, bytes.size) == 0;
+    return bytes_same(bytes, (struct bytes){text, strlen(text)});
+}
+
+bool bytes_same(struct bytes a, struct bytes b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
 /* Bytes of the UTF-8 character at `at`, 0 when it is none (RFC 3629). */

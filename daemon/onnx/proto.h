@@ -175,6 +175,7 @@ enum {
 #undef PROTO_MESSAGE
 
 bool bytes_equal(struct bytes bytes, const char *text);
+bool bytes_same(struct bytes a, struct bytes b);
 /* A terminated copy of a name.  STATUS_INVALID: it is no UTF-8, or has a NUL inside. */
 MUST_CHECK enum status proto_text(struct arena *arena, struct bytes bytes, const char *what,
                                   const char **out_text, struct error *err);

@@ -157,9 +157,7 @@ struct raw_attr upgrade_attr_text(const char *name, const char *text)
 void upgrade_set(struct form *form, struct raw_attr attr)
 {
     for (size_t i = 0; i < form->attrs.count; i++) {
-        struct bytes name = form->attrs.items[i].name;
-
-        if (name.size == attr.name.size && memcmp(name.data, attr.name.data, name.size) == 0) {
+        if (bytes_same(form->attrs.items[i].name, attr.name)) {
             form->attrs.items[i] = attr;
             return;
         }
