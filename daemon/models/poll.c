@@ -66,11 +66,15 @@ static bool is_leftover(const struct entry *entry)
 
 static void drop_leftovers(struct repository *repository)
 {
+    size_t before = repository->entries;
+
     pthread_mutex_lock(&repository->lock);
     for (size_t i = repository->entries; i > 0; i--)
         if (is_leftover(repository->entry[i - 1]))
             entry_remove(repository, repository->entry[i - 1]);
     pthread_mutex_unlock(&repository->lock);
+    if (repository->entries != before)
+        loader_notify(repository);
 }
 
 bool loader_poll(struct repository *repository)

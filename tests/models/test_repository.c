@@ -1,0 +1,575 @@
+/* The repository: loads, proofs, versions, unloads, polls.  batcher_create() and
+ * repository_create() start threads. */
+#include "models/bench_repository.h"
+
+static void a_model_without_configuration_is_ready_and_batches(void **state)
+{
+    struct message graph = adder(1);
+    struct model_info info = {0};
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    write_model("add", 1, &graph);
+    load_everything();
+    assert_true(repository_is_ready(bench.repository, true));
+    assert_true(find_row("add", "1", &info));
+    assert_int_equal(info.state, MODEL_READY);
+    assert_string_equal(info.batching, "on");
+    assert_ok(repository_find(bench.repository, "add", "", &found, &err));
+    assert_string_equal(model_version(found), "1");
+    assert_string_equal(model_platform(found), "onnx_onnxv1");
+    assert_int_equal(model_max_batch_size(found), 32);
+    model_unref(found);
+}
+
+static void a_loaded_model_answers(void **state)
+{
+    struct message graph = adder(2);
+    float x[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+    struct ask ask = {.in = {floats(x, 2, 4)}};
+
+    (void)state;
+    write_model("add", 1, &graph);
+    load_everything();
+    assert_ok(ask_model(&ask, "add"));
+    for (size_t i = 0; i < 8; i++)
+        assert_float_equal(((const float *)ask.out[0].data)[i], x[i] + 2, 0);
+    ask_end(&ask);
+}
+
+static void a_model_whose_rows_depend_on_each_other_is_served_one_by_one(void **state)
+{
+    struct message graph = mixer();
+    struct model_info info = {0};
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    write_model("mix", 1, &graph);
+    make_folder("asked");
+    write_model("asked", 1, &graph);
+    write_text("asked/config.pbtxt", "max_batch_size: 4 dynamic_batching { }");
+    load_everything();
+    assert_true(find_row("mix", "1", &info));
+    assert_int_equal(info.state, MODEL_READY);
+    assert_string_equal(info.batching, "off: rows together differ from rows apart in output 'y'");
+    assert_ok(repository_find(bench.repository, "mix", "", &found, &err));
+    assert_int_equal(model_max_batch_size(found), 0); /* derived, not proven: no batch dimension */
+    model_unref(found);
+    assert_ok(repository_find(bench.repository, "asked", "", &found, &err));
+    assert_int_equal(model_max_batch_size(found), 4); /* configured: requests keep their shape */
+    assert_string_equal(model_batching(found),
+                        "off: rows together differ from rows apart in output 'y'");
+    model_unref(found);
+}
+
+static void an_output_whose_first_dimension_is_not_the_batch_is_seen(void **state)
+{
+    struct message graph = turner();
+    struct model_info info = {0};
+
+    (void)state;
+    write_model("turn", 1, &graph);
+    load_everything();
+    assert_true(find_row("turn", "1", &info));
+    assert_int_equal(info.state, MODEL_READY);
+    assert_string_equal(info.batching,
+                        "off: output 'y' has the shape [4,1] for one row and [4,2] for "
+                        "two, its first dimension is not the batch");
+}
+
+static void a_configuration_without_dynamic_batching_does_not_batch(void **state)
+{
+    struct message graph = adder(1);
+    struct model_info info = {0};
+
+    (void)state;
+    write_model("add", 1, &graph);
+    write_text("add/config.pbtxt", "max_batch_size: 4");
+    load_everything();
+    assert_true(find_row("add", "1", &info));
+    assert_string_equal(info.batching, "off: its configuration has no dynamic_batching");
+}
+
+static void a_failed_load_leaves_no_byte_and_its_reason(void **state)
+{
+    struct message graph = multiplier();
+    struct model_info info = {0};
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    make_folder("bad");
+    make_folder("bad/1");
+    write_text("bad/1/model.onnx", "this is no model");
+    make_folder("empty");
+    write_model("typo", 1, &graph);
+    write_text("typo/config.pbtxt", "input { name: 'x' data_type: TYPE_INT8 dims: [ 64 ] }\n"
+                                    "max_batch_size: 1");
+    write_model("sequence", 1, &graph);
+    write_text("sequence/config.pbtxt", "sequence_batching { }");
+    load_everything();
+    assert_false(repository_is_ready(bench.repository, true));
+    assert_true(repository_is_ready(bench.repository, false));
+    assert_true(find_row("bad", "1", &info));
+    assert_int_equal(info.state, MODEL_UNAVAILABLE);
+    assert_true(info.reason[0] != '\0');
+    assert_true(find_row("empty", "", &info));
+    assert_int_equal(info.state, MODEL_UNAVAILABLE);
+    assert_non_null(strstr(info.reason, "no version"));
+    assert_true(find_row("typo", "1", &info));
+    assert_string_equal(info.reason, "model 'typo': input 'x' is configured as TYPE_INT8, but the "
+                                     "model has TYPE_FP32");
+    assert_true(find_row("sequence", "", &info));
+    assert_non_null(strstr(info.reason, "'sequence_batching'"));
+    assert_int_equal(weight_bytes(), 0);
+    assert_int_equal(repository_find(bench.repository, "bad", "1", &found, &err),
+                     STATUS_UNAVAILABLE);
+    assert_string_equal(err.text,
+                        "Request for unknown model: 'bad' version 1 is not at ready state");
+}
+
+static void lookups_fail_with_tritons_words(void **state)
+{
+    struct message graph = adder(1);
+    struct model *found;
+    struct error err;
+    bool ready = true;
+
+    (void)state;
+    write_model("add", 1, &graph);
+    make_folder("void");
+    load_everything();
+    assert_int_equal(repository_find(bench.repository, "no", "", &found, &err), STATUS_NOT_FOUND);
+    assert_string_equal(err.text, "Request for unknown model: 'no' is not found");
+    assert_int_equal(repository_find(bench.repository, "add", "7", &found, &err), STATUS_NOT_FOUND);
+    assert_string_equal(err.text, "Request for unknown model: 'add' version 7 is not found");
+    assert_int_equal(repository_find(bench.repository, "void", "", &found, &err), STATUS_NOT_FOUND);
+    assert_string_equal(err.text, "Request for unknown model: 'void' has no available versions");
+    assert_int_equal(repository_find(bench.repository, "add", "-1", &found, &err), STATUS_INVALID);
+    assert_int_equal(repository_find(bench.repository, "add", "1x", &found, &err), STATUS_INVALID);
+    assert_ok(repository_is_model_ready(bench.repository, "void", "", &ready, &err));
+    assert_false(ready);
+    assert_ok(repository_is_model_ready(bench.repository, "add", "1", &ready, &err));
+    assert_true(ready);
+    assert_int_equal(repository_is_model_ready(bench.repository, "no", "", &ready, &err),
+                     STATUS_NOT_FOUND);
+}
+
+static void unload_frees_to_the_byte(void **state)
+{
+    struct message graph = multiplier();
+    struct model_info info = {0};
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    write_model("a", 1, &graph);
+    write_model("b", 1, &graph);
+    open_repository();
+    assert_int_equal(state_of("a", ""), MODEL_UNKNOWN);
+    assert_ok(load("a", NULL));
+    uint64_t before = weight_bytes();
+    assert_true(before > 0);
+    assert_ok(load("b", NULL));
+    assert_true(find_row("b", "1", &info));
+    assert_int_equal(weight_bytes(), before + info.resident_bytes);
+    assert_ok(unload("b"));
+    assert_int_equal(bench.freed_bytes, info.resident_bytes);
+    assert_int_equal(weight_bytes(), before);
+    assert_int_equal(state_of("b", "1"), MODEL_UNAVAILABLE);
+    assert_int_equal(repository_find(bench.repository, "b", "1", &found, &err), STATUS_UNAVAILABLE);
+    assert_ok(load("b", NULL));
+    assert_int_equal(state_of("b", "1"), MODEL_READY);
+}
+
+static void unload_waits_for_those_who_hold_the_model(void **state)
+{
+    struct message graph = adder(1);
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    write_model("add", 1, &graph);
+    load_everything();
+    assert_ok(repository_find(bench.repository, "add", "", &found, &err));
+    repository_unload(bench.repository, "add", on_command_done, NULL);
+    await_state("add", "1", MODEL_UNLOADING);
+    assert_false(bench.done);
+    assert_string_equal(model_name(found), "add");
+    model_unref(found);
+    assert_ok(await_command());
+    assert_int_equal(state_of("add", "1"), MODEL_UNAVAILABLE);
+}
+
+static void commands_fail_with_a_reason(void **state)
+{
+    (void)state;
+    make_folder("empty");
+    open_repository();
+    assert_int_equal(load("nobody", NULL), STATUS_INTERNAL);
+    assert_string_equal(bench.error.text,
+                        "failed to load 'nobody', failed to poll from model repository");
+    assert_int_equal(load("../etc", NULL), STATUS_INTERNAL);
+    assert_int_equal(unload("nobody"), STATUS_NOT_FOUND);
+    assert_int_equal(load("empty", NULL), STATUS_NOT_FOUND);
+    assert_int_equal(load("empty", "{\"max_batch_size\": \"many\"}"), STATUS_INVALID);
+    assert_non_null(strstr(bench.error.text, "max_batch_size"));
+    assert_ok(unload("empty"));
+    assert_int_equal(bench.freed_bytes, 0);
+}
+
+static void commands_are_refused_in_other_modes(void **state)
+{
+    (void)state;
+    bench.config.control = CONTROL_POLL;
+    bench.config.poll_interval_us = 10000000;
+    open_repository();
+    assert_int_equal(load("m", NULL), STATUS_UNAVAILABLE);
+    assert_string_equal(bench.error.text,
+                        "explicit model load / unload is not allowed if polling is enabled");
+}
+
+static void an_override_takes_the_place_of_the_file(void **state)
+{
+    struct message graph = adder(1);
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    write_model("add", 1, &graph);
+    write_text("add/config.pbtxt", "max_batch_size: 4");
+    open_repository();
+    assert_ok(load("add", "{\"max_batch_size\": 16, \"dynamic_batching\": {}}"));
+    assert_ok(repository_find(bench.repository, "add", "", &found, &err));
+    assert_int_equal(model_max_batch_size(found), 16);
+    assert_string_equal(model_batching(found), "on");
+    model_unref(found);
+}
+
+static void the_version_policy_chooses(void **state)
+{
+    struct message graph = adder(1);
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    for (int version = 1; version <= 3; version++) {
+        write_model("latest", version, &graph);
+        write_model("two", version, &graph);
+        write_model("all", version, &graph);
+        write_model("some", version, &graph);
+        write_model("gone", version, &graph);
+    }
+    make_folder("latest/notes");
+    make_folder("latest/04");
+    write_text("two/config.pbtxt", "version_policy { latest { num_versions: 2 } }");
+    write_text("all/config.pbtxt", "version_policy { all { } }");
+    write_text("some/config.pbtxt", "version_policy { specific { versions: [ 1, 3 ] } }");
+    write_text("gone/config.pbtxt", "version_policy { specific { versions: [ 9 ] } }");
+    load_everything();
+    assert_false(find_row("latest", "1", NULL));
+    assert_false(find_row("latest", "2", NULL));
+    assert_int_equal(state_of("latest", "3"), MODEL_READY);
+    assert_false(find_row("two", "1", NULL));
+    assert_int_equal(state_of("two", "2"), MODEL_READY);
+    assert_int_equal(state_of("two", "3"), MODEL_READY);
+    assert_int_equal(state_of("all", "1"), MODEL_READY);
+    assert_int_equal(state_of("some", "1"), MODEL_READY);
+    assert_false(find_row("some", "2", NULL));
+    assert_int_equal(state_of("some", "3"), MODEL_READY);
+    assert_int_equal(state_of("gone", ""), MODEL_UNAVAILABLE);
+    assert_ok(repository_find(bench.repository, "all", "", &found, &err));
+    assert_string_equal(model_version(found), "3");
+    model_unref(found);
+    assert_ok(repository_find(bench.repository, "all", "2", &found, &err));
+    assert_string_equal(model_version(found), "2");
+    model_unref(found);
+}
+
+static void poll_follows_the_folder(void **state)
+{
+    struct message one = adder(1), ten = adder(10);
+    float x[4] = {0};
+    struct ask ask = {.in = {floats(x, 1, 4)}};
+
+    (void)state;
+    bench.config.control = CONTROL_POLL;
+    bench.config.poll_interval_us = 2000;
+    write_model("add", 1, &one);
+    open_repository();
+    assert_ok(ask_model(&ask, "add"));
+    assert_float_equal(*(const float *)ask.out[0].data, 1, 0);
+    ask_end(&ask);
+
+    write_model("late", 1, &one);
+    await_state("late", "1", MODEL_READY);
+    write_model("add", 2, &ten);
+    await_state("add", "2", MODEL_READY);
+    await_state("add", "1", MODEL_UNAVAILABLE); /* only the newest is wanted */
+    ask = (struct ask){.in = {floats(x, 1, 4)}};
+    assert_ok(ask_model(&ask, "add"));
+    assert_float_equal(*(const float *)ask.out[0].data, 10, 0);
+    ask_end(&ask);
+
+    remove_folder("late");
+    await_state("late", "1", MODEL_UNKNOWN); /* nothing of it is left in the index */
+    assert_int_equal(state_of("add", "2"), MODEL_READY);
+}
+
+static void a_changed_file_replaces_the_version(void **state)
+{
+    struct message one = adder(1), ten = adder(10);
+    float x[4] = {0}, seen = 1;
+
+    (void)state;
+    bench.config.control = CONTROL_POLL;
+    bench.config.poll_interval_us = 2000;
+    write_model("add", 1, &one);
+    open_repository();
+    write_model("add", 1, &ten);
+    /* The version is ready all the time; every answer is whole, old or new. */
+    while (seen == 1) {
+        struct ask ask = {.in = {floats(x, 1, 4)}};
+        enum status status = ask_model(&ask, "add");
+
+        if (status == STATUS_UNAVAILABLE) { /* found before, closed when it was submitted */
+            ask_end(&ask);
+            continue;
+        }
+        assert_int_equal(status, STATUS_OK);
+        seen = *(const float *)ask.out[0].data;
+        assert_true(seen == 1 || seen == 10);
+        ask_end(&ask);
+    }
+}
+
+static void a_request_must_fit_the_model(void **state)
+{
+    struct message graph = adder(1);
+    float x[4 * 8] = {0};
+    struct ask ask;
+
+    (void)state;
+    write_model("add", 1, &graph);
+    write_text("add/config.pbtxt", "max_batch_size: 4");
+    load_everything();
+    ask = (struct ask){.in = {floats(x, 8, 4)}};
+    assert_int_equal(ask_model(&ask, "add"), STATUS_INVALID);
+    assert_string_equal(ask.request.error.text,
+                        "inference request batch-size must be <= 4 for 'add'");
+    ask_end(&ask);
+    ask = (struct ask){.in = {floats(x, 1, 5)}};
+    assert_int_equal(ask_model(&ask, "add"), STATUS_INVALID);
+    assert_non_null(strstr(ask.request.error.text,
+                           "unexpected shape for input 'x' for model 'add'. "
+                           "Expected [-1,4], got [1,5]."));
+    ask_end(&ask);
+    ask = (struct ask){.in = {floats(x, 1, 4)}};
+    ask.in[0].bytes = 12;
+    assert_int_equal(ask_model(&ask, "add"), STATUS_INVALID);
+    assert_string_equal(ask.request.error.text, "input byte size mismatch for input 'x' for model "
+                                                "'add'. Expected 16, got 12");
+    ask_end(&ask);
+    ask = (struct ask){.in = {{.data = NULL}}};
+    assert_int_equal(ask_model(&ask, "add"), STATUS_INVALID);
+    assert_non_null(
+        strstr(ask.request.error.text, "expected 1 inputs but got 0 inputs for model 'add'"));
+    assert_non_null(strstr(ask.request.error.text, "missing required input(s) ['x']"));
+    ask_end(&ask);
+}
+
+static void labels_are_read(void **state)
+{
+    struct message graph = adder(1);
+    const struct model_port *ports;
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    write_model("add", 1, &graph);
+    write_text("add/config.pbtxt", "max_batch_size: 4\n"
+                                   "output { name: 'y' label_filename: 'names.txt' }");
+    write_text("add/names.txt", "cat\ndog\r\n\nfish");
+    load_everything();
+    assert_ok(repository_find(bench.repository, "add", "", &found, &err));
+    assert_int_equal(model_outputs(found, &ports), 1);
+    assert_int_equal(ports[0].labels, 4);
+    assert_string_equal(ports[0].label[1], "dog");
+    assert_string_equal(ports[0].label[3], "fish");
+    assert_int_equal(ports[0].shape.rank, 2);
+    model_unref(found);
+}
+
+static void a_warm_up_is_run_and_checked(void **state)
+{
+    struct message graph = adder(1);
+    static const float row[4] = {1, 2, 3, 4};
+    struct model_info info = {0};
+
+    (void)state;
+    write_model("good", 1, &graph);
+    make_folder("good/warmup");
+    write_file("good/warmup/row", row, sizeof(row));
+    write_text(
+        "good/config.pbtxt",
+        "max_batch_size: 4 model_warmup [ { name: 'w' batch_size: 3 count: 2 inputs { key: 'x' "
+        "value { data_type: TYPE_FP32 dims: 4 input_data_file: 'row' } } } ]");
+    write_model("bad", 1, &graph);
+    write_text("bad/config.pbtxt",
+               "max_batch_size: 4 model_warmup { name: 'w' batch_size: 3 inputs { key: 'z' value { "
+               "data_type: TYPE_FP32 dims: 4 zero_data: true } } }");
+    load_everything();
+    assert_int_equal(state_of("good", "1"), MODEL_READY);
+    assert_true(find_row("bad", "1", &info));
+    assert_string_equal(info.reason, "model 'bad': model_warmup 'w' has no input 'x'");
+}
+
+static void paths_that_leave_the_folder_are_refused(void **state)
+{
+    struct message graph = adder(1);
+    struct model_info info = {0};
+
+    (void)state;
+    write_model("up", 1, &graph);
+    write_text("up/config.pbtxt", "default_model_filename: '../../secret'");
+    write_model("abs", 1, &graph);
+    write_text("abs/config.pbtxt", "output { name: 'y' label_filename: '/etc/passwd' }");
+    load_everything();
+    assert_true(find_row("up", "", &info));
+    assert_non_null(strstr(info.reason, "leaves the folder"));
+    assert_true(find_row("abs", "", &info));
+    assert_non_null(strstr(info.reason, "absolute"));
+}
+
+/* ---- many at once ---- */
+
+static atomic_bool stop_asking;
+
+static void *ask_without_end(void *arg)
+{
+    float x[4] = {5, 6, 7, 8};
+    uint64_t *answers = arg;
+
+    while (!atomic_load(&stop_asking)) {
+        struct ask ask = {.in = {floats(x, 1, 4)}};
+        enum status status = ask_model(&ask, "add");
+
+        if (status == STATUS_NOT_FOUND ||
+            (status == STATUS_UNAVAILABLE && ask.request.done == NULL))
+            continue; /* not there at the moment */
+        if (status == STATUS_OK) {
+            if (((const float *)ask.out[0].data)[3] != 9)
+                abort();
+            ++*answers;
+        } else if (status != STATUS_UNAVAILABLE) {
+            abort();
+        }
+        ask_end(&ask);
+    }
+    return NULL;
+}
+
+static void requests_run_while_models_come_and_go(void **state)
+{
+    struct message graph = adder(1), other = multiplier();
+    uint64_t answers[3] = {0}, bytes;
+    pthread_t threads[3];
+
+    (void)state;
+    write_model("add", 1, &graph);
+    write_model("other", 1, &other);
+    load_everything();
+    bytes = weight_bytes();
+    atomic_store(&stop_asking, false);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, ask_without_end, &answers[i]), 0);
+    for (int i = 0; i < 20; i++) {
+        assert_ok(load("add", NULL));
+        assert_ok(unload("other"));
+        assert_ok(load("other", NULL));
+        if (i % 5 == 4) {
+            assert_ok(unload("add"));
+            assert_ok(load("add", NULL));
+        }
+    }
+    atomic_store(&stop_asking, true);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_true(answers[i] > 0);
+    }
+    assert_int_equal(weight_bytes(), bytes);
+}
+
+/* ---- real repositories ---- */
+
+static void open_real(const char *path)
+{
+    if (access(path, F_OK) != 0)
+        skip();
+    bench.config.path = path;
+    bench.config.control = CONTROL_NONE;
+    open_repository();
+}
+
+static void the_demo_model_loads_and_batches(void **state)
+{
+    struct model_info info = {0};
+
+    (void)state;
+    open_real(SOURCE_DIR "/models");
+    assert_true(find_row("magika", "1", &info));
+    assert_string_equal(info.reason, "");
+    assert_int_equal(info.state, MODEL_READY);
+    assert_string_equal(info.batching, "on");
+}
+
+static void tritons_examples_load(void **state)
+{
+    struct model_info info = {0};
+
+    (void)state;
+    open_real(SOURCE_DIR "/../shared/triton-example-repository");
+    assert_int_equal(state_of("simple", "1"), MODEL_READY);
+    assert_int_equal(state_of("simple_int8", "1"), MODEL_READY);
+    assert_true(find_row("simple_string", "1", &info));
+    assert_string_equal(info.reason, "");
+    assert_int_equal(info.state, MODEL_READY);
+    assert_true(find_row("simple_sequence", "", &info));
+    assert_non_null(strstr(info.reason, "'sequence_batching' is not supported"));
+    assert_true(find_row("simple_dyna_sequence", "", &info));
+    assert_non_null(strstr(info.reason, "'sequence_batching' is not supported"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_model_without_configuration_is_ready_and_batches),
+        TEST(a_loaded_model_answers),
+        TEST(a_model_whose_rows_depend_on_each_other_is_served_one_by_one),
+        TEST(an_output_whose_first_dimension_is_not_the_batch_is_seen),
+        TEST(a_configuration_without_dynamic_batching_does_not_batch),
+        TEST(a_failed_load_leaves_no_byte_and_its_reason),
+        TEST(lookups_fail_with_tritons_words),
+        TEST(unload_frees_to_the_byte),
+        TEST(unload_waits_for_those_who_hold_the_model),
+        TEST(commands_fail_with_a_reason),
+        TEST(commands_are_refused_in_other_modes),
+        TEST(an_override_takes_the_place_of_the_file),
+        TEST(the_version_policy_chooses),
+        TEST(poll_follows_the_folder),
+        TEST(a_changed_file_replaces_the_version),
+        TEST(a_request_must_fit_the_model),
+        TEST(labels_are_read),
+        TEST(a_warm_up_is_run_and_checked),
+        TEST(paths_that_leave_the_folder_are_refused),
+        TEST(requests_run_while_models_come_and_go),
+        TEST(the_demo_model_loads_and_batches),
+        TEST(tritons_examples_load),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
