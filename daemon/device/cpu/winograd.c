@@ -18,8 +18,10 @@ extern const struct winograd_ops winograd_ops_avx2, winograd_ops_avx512;
 
 enum {
     MAX_EDGE = 6,
-    LARGE_MAP = 20,     /* F(4x4) tiles an image, from which on F(4x4) is quicker */
-    MANY_CHANNELS = 64, /* from which on the weights do not fit L2 anyway */
+    LARGE_MAP = 20,            /* F(4x4) tiles an image, from which on F(4x4) is quicker */
+    SMALL_MAP = 20,            /* F(2x2) tiles an image, below which little is gained */
+    LARGE_WEIGHTS = 512 << 10, /* weights of a layer that are not worth 1.8 times the bytes then */
+    MANY_CHANNELS = 64,        /* from which on the weights do not fit L2 anyway */
     MAX_BLOCK_TILES = 96,
     POINTS_BYTES = 3 << 20, /* of transformed input: stays in L3 */
     TILES_BYTES = 256 << 10 /* … in L2 */
@@ -67,6 +69,12 @@ static const char *refuses_geometry(const struct conv_geometry *g)
     return NULL;
 }
 
+static bool is_small(const struct conv_geometry *g)
+{
+    return ceil_div(g->window.out[0], 2) * ceil_div(g->window.out[1], 2) < SMALL_MAP &&
+           g->in_channels * g->out_channels * 9 > LARGE_WEIGHTS;
+}
+
 static const char *refuses(const struct kernel_call *call)
 {
     const struct operand *bias = kernel_input(call, CONV_BIAS);
@@ -85,6 +93,8 @@ static const char *refuses(const struct kernel_call *call)
     if (shape_count(&call->out[0]->shape) == 0 || !resolve(call, &geometry))
         return "no elements";
     refusal = refuses_geometry(&geometry);
+    if (refusal == NULL && is_small(&geometry))
+        refusal = "a small map under large weights";
     if (refusal == NULL && geometry.in_channels < ops->vector)
         refusal = "too few channels";
     return refusal;

@@ -1,0 +1,295 @@
+/* Conv in plain layout as matrix products: for grouped convolutions that have no blocked form, and
+ * for weights that are computed at run time.
+ *
+ *     y[channels of a group][places] = W [channels][1 + taps] x columns [1 + taps][places]
+ *
+ * The columns of one panel of places are gathered in the form that the product wants, panel by
+ * panel.  Row 0 of the columns is ones and column 0 of W the bias, so every result is the sum in
+ * one fixed order, started from its bias. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/constant.h"
+#include "device/cpu/gemm_internal.h"
+#include "device/cpu/taps.h"
+#include "device/cpu/team.h"
+#include "ops/conv.h"
+
+struct state {
+    struct conv_geometry geometry;
+    struct epilogue epilogue;
+    const struct gemm_ops *ops;
+    const float *weights; /* packed, [M][1 + taps]; NULL: made in the scratch of each run */
+    int64_t rows, taps, places, cells;  /* of a group; 1 + taps of the product; of an image */
+    size_t block_floats, column_floats; /* of a member */
+};
+
+static size_t lines(size_t floats)
+{
+    return (floats + 15) / 16 * 16;
+}
+
+static size_t weight_floats(const struct state *s)
+{
+    return (size_t)(s->geometry.out_channels * s->taps);
+}
+
+/* ---- weights ---- */
+
+static void pack_weights(const struct state *s, const void *w, const void *bias, float *packed)
+{
+    const size_t taps = (size_t)s->taps - 1;
+
+    for (size_t o = 0; o < (size_t)s->geometry.out_channels; o++, packed += s->taps) {
+        packed[0] = 0;
+        if (bias != NULL)
+            memcpy(packed, (const char *)bias + o * sizeof(float), sizeof(float));
+        memcpy(packed + 1, (const char *)w + o * taps * sizeof(float), taps * sizeof(float));
+    }
+}
+
+static enum status share_weights(struct kernel_prepare *prepare, struct state *s)
+{
+    const struct operand *w = prepare->call.in[CONV_W];
+    const struct operand *bias = kernel_input(&prepare->call, CONV_BIAS);
+    char format[64];
+    void *packed;
+    bool is_new;
+
+    if (w->constant == NULL || (bias != NULL && bias->constant == NULL)) {
+        prepare->constants_used = 1u << CONV_W | 1u << CONV_BIAS;
+        return STATUS_OK;
+    }
+    snprintf(format, sizeof(format), "rows with bias %p", bias != NULL ? bias->constant_key : NULL);
+    TRY(weights_share(prepare->weights, w->constant_key, format, weight_floats(s) * sizeof(float),
+                      &packed, &is_new));
+    if (is_new)
+        pack_weights(s, w->constant, bias != NULL ? bias->constant : NULL, packed);
+    s->weights = packed;
+    return STATUS_OK;
+}
+
+/* ---- columns ---- */
+
+/* Places next to each other in the last dimension: a part of a panel. */
+struct segment {
+    int64_t start[WINDOW_MAX_RANK]; /* cell under the first tap of the first place */
+    int64_t column, count;
+};
+
+struct panel {
+    struct segment *segments; /* room for one a column */
+    int64_t count;
+    int64_t columns, width;
+};
+
+static void cut_segments(const struct window *w, int64_t place, struct panel *panel)
+{
+    const size_t last = w->spatial - 1;
+
+    panel->count = 0;
+    for (int64_t column = 0; column < panel->columns;) {
+        struct segment *segment = &panel->segments[panel->count++];
+        int64_t rest = place + column, left = w->out[last] - rest % w->out[last];
+
+        for (size_t i = w->spatial; i-- > 0; rest /= w->out[i])
+            segment->start[i] = rest % w->out[i] * w->stride[i] - w->pad_begin[i];
+        segment->column = column;
+        segment->count = left < panel->columns - column ? left : panel->columns - column;
+        column += segment->count;
+    }
+}
+
+/* One row of the columns for one segment: tap k of the channel whose cells are at x. */
+static void gather(const struct window *w, const struct segment *segment, const int64_t *k,
+                   const float *x, float *to)
+{
+    const size_t last = w->spatial - 1;
+    const int64_t stride = w->stride[last], in = w->in[last];
+    int64_t row = 0, first = segment->start[last] + k[last] * w->dilation[last];
+    bool inside = true;
+
+    for (size_t i = 0; i < last; i++) {
+        int64_t at = segment->start[i] + k[i] * w->dilation[i];
+
+        inside = inside && at >= 0 && at < w->in[i];
+        row = row * w->in[i] + at;
+    }
+    if (!inside) {
+        memset(to, 0, (size_t)segment->count * sizeof(float));
+        return;
+    }
+    x += row * in;
+    if (stride == 1 && first >= 0 && first + segment->count <= in) {
+        memcpy(to, x + first, (size_t)segment->count * sizeof(float));
+        return;
+    }
+    for (int64_t i = 0; i < segment->count; i++) {
+        int64_t at = first + i * stride;
+
+        to[i] = at >= 0 && at < in ? x[at] : 0;
+    }
+}
+
+static void fill_columns(const struct state *s, const float *x, const struct panel *panel,
+                         float *columns)
+{
+    const struct window *w = &s->geometry.window;
+    const int64_t channels = s->geometry.in_channels / s->geometry.groups;
+    struct taps taps;
+
+    for (int64_t j = 0; j < panel->width; j++)
+        columns[j] = 1;
+    for (int64_t c = 0; c < channels; c++, x += s->cells) {
+        taps_begin(&taps, w, 0);
+        do {
+            columns += panel->width;
+            for (int64_t i = 0; i < panel->count; i++) {
+                const struct segment *segment = &panel->segments[i];
+
+                gather(w, segment, taps.k, x, columns + segment->column);
+            }
+            for (int64_t j = panel->columns; j < panel->width; j++)
+                columns[j] = 0;
+        } while (taps_next(&taps));
+    }
+}
+
+/* ---- the product ---- */
+
+struct job {
+    const struct state *state;
+    const float *x, *weights, *residual;
+    float *y, *scratch; /* of all members */
+    int64_t panels;     /* of one image and group */
+};
+
+static void run_panel(const struct job *job, int64_t index, struct panel *panel, float *scratch)
+{
+    const struct state *s = job->state;
+    const struct conv_geometry *g = &s->geometry;
+    const int64_t place = index % job->panels * s->ops->panel;
+    const int64_t image_group = index / job->panels, group = image_group % g->groups;
+    const int64_t at = image_group * s->rows * s->places + place;
+    const int64_t vector = s->ops->vector;
+    float *columns = scratch + s->block_floats;
+    struct gemm gemm = {.m = s->rows,
+                        .k = s->taps,
+                        .a = {job->weights + group * s->rows * s->taps, s->taps, 1},
+                        .packed = columns,
+                        .residual = job->residual != NULL ? job->residual + at : NULL,
+                        .ldr = s->places,
+                        .c = job->y + at,
+                        .ldc = s->places,
+                        .epilogue = s->epilogue};
+
+    panel->columns = s->places - place < s->ops->panel ? s->places - place : s->ops->panel;
+    panel->width = (panel->columns + vector - 1) / vector * vector;
+    gemm.n = panel->columns;
+    cut_segments(&g->window, place, panel);
+    fill_columns(s, job->x + image_group * (g->in_channels / g->groups) * s->cells, panel, columns);
+    for (int64_t row = 0; row < s->rows; row += s->ops->block_rows) {
+        int64_t rows = s->rows - row < s->ops->block_rows ? s->rows - row : s->ops->block_rows;
+
+        s->ops->run(&gemm, row, rows, 0, 1, scratch);
+    }
+}
+
+enum { MAX_PANEL = 64 };
+
+static void run_job(void *arg, unsigned member, unsigned members)
+{
+    const struct job *job = arg;
+    const struct state *s = job->state;
+    struct segment segments[MAX_PANEL];
+    struct panel panel = {.segments = segments};
+    float *scratch = job->scratch + member * (s->block_floats + s->column_floats);
+    size_t from, to;
+
+    team_share((size_t)(s->geometry.batch * s->geometry.groups * job->panels), member, members,
+               &from, &to);
+    for (size_t i = from; i < to; i++)
+        run_panel(job, (int64_t)i, &panel, scratch);
+}
+
+/* ---- the kernel ---- */
+
+static const char *refuses(const struct kernel_call *call)
+{
+    if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
+        return "only float";
+    if (shape_count(&call->out[0]->shape) == 0)
+        return "no elements";
+    return NULL;
+}
+
+static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    const struct conv_attrs *attrs = call->attrs;
+    struct state *s = calloc(1, sizeof(*s));
+    enum status status = STATUS_NO_MEMORY;
+
+    if (s != NULL)
+        status = conv_resolve(attrs, &call->in[CONV_X]->shape, &call->in[CONV_W]->shape,
+                              &s->geometry, err);
+    if (status == STATUS_OK) {
+        const struct conv_geometry *g = &s->geometry;
+
+        s->epilogue = attrs->epilogue;
+        s->ops = gemm_ops_for(cpu_isa_of(call->device));
+        s->rows = g->out_channels / g->groups;
+        s->taps = 1 + g->in_channels / g->groups * window_cells(&g->window, g->window.kernel);
+        s->places = window_cells(&g->window, g->window.out);
+        s->cells = window_cells(&g->window, g->window.in);
+        s->block_floats = (size_t)(s->rows < s->ops->block_rows ? s->rows : s->ops->block_rows) *
+                          s->ops->row_floats;
+        s->column_floats = lines((size_t)(s->taps * s->ops->panel));
+        status = share_weights(prepare, s);
+    }
+    if (status != STATUS_OK) {
+        free(s);
+        return error_set(err, status, "no memory for packed weights");
+    }
+    prepare->state = s;
+    prepare->scratch_bytes = ((s->block_floats + s->column_floats) * call->threads +
+                              (s->weights == NULL ? lines(weight_floats(s)) : 0)) *
+                             sizeof(float);
+    snprintf(prepare->note, sizeof(prepare->note), "columns, %s",
+             cpu_isa_name(cpu_isa_of(call->device)));
+    return STATUS_OK;
+}
+
+static enum status enqueue(const void *arg, const struct kernel_call *call,
+                           const struct kernel_run *run)
+{
+    const struct state *s = arg;
+    struct job job = {.state = s,
+                      .x = run->in[CONV_X],
+                      .weights = s->weights,
+                      .residual = s->epilogue.has_residual ? run->in[CONV_RESIDUAL] : NULL,
+                      .y = run->out[0],
+                      .scratch = run->scratch};
+    double products = (double)shape_count(&call->out[0]->shape) * (double)s->taps;
+
+    if (job.weights == NULL) {
+        bool has_bias = kernel_input(call, CONV_BIAS) != NULL;
+
+        job.scratch += lines(weight_floats(s));
+        pack_weights(s, run->in[CONV_W], has_bias ? run->in[CONV_BIAS] : NULL, run->scratch);
+        job.weights = run->scratch;
+    }
+    job.panels = (s->places + s->ops->panel - 1) / s->ops->panel;
+    team_run(team_size(call->threads, products / 30), run_job, &job);
+    return STATUS_OK;
+}
+
+const struct kernel kernel_conv_gemm = {
+    .name = "cpu:gemm",
+    .refuses = refuses,
+    .prepare = prepare,
+    .enqueue = enqueue,
+    .release = free,
+};
