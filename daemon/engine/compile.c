@@ -238,23 +238,20 @@ static enum status describe_outputs(struct making *making)
     return STATUS_OK;
 }
 
-static enum status describe_carries(struct making *making)
+static void describe_carries(struct making *making)
 {
     struct plan *plan = making->plan;
     const struct graph *graph = making->graph;
 
-    plan->carries = arena_take_array(&plan->arena, making->carry_count, sizeof(*plan->carries));
-    if (plan->carries == NULL)
-        return STATUS_NO_MEMORY;
-    for (size_t i = 0; i < making->carry_count; i++) {
+    for (size_t i = 0; i < plan->carry_count; i++) {
         const struct carried *carried = &making->carries[i];
         struct carry *carry = &plan->carries[i];
 
         if (carried->kind == CARRIED_CONSTANT) {
-            carry->slot = (struct slot){
-                .base = BASE_ABSOLUTE, .offset = (int64_t)(intptr_t)carried->constant->tensor.data};
-            carry->dtype = carried->constant->tensor.dtype;
-            carry->shape = carried->constant->tensor.shape;
+            carry->slot = (struct slot){.base = BASE_ABSOLUTE,
+                                        .offset = (int64_t)(intptr_t)carry->constant->tensor.data};
+            carry->dtype = carry->constant->tensor.dtype;
+            carry->shape = carry->constant->tensor.shape;
             carry->found = -1;
             continue;
         }
@@ -268,7 +265,6 @@ static enum status describe_carries(struct making *making)
             carry->found = found_index(making, value);
         }
     }
-    return STATUS_OK;
 }
 
 /* ---- the whole ---- */
@@ -299,8 +295,9 @@ static enum status make(struct making *making, const struct shape *shapes,
     plan->makes_strings = plan->rest != NULL;
     TRY(check_types(making, err));
     if (plan->steps == NULL || make_steps(making) != STATUS_OK ||
-        describe_outputs(making) != STATUS_OK || describe_carries(making) != STATUS_OK)
+        describe_outputs(making) != STATUS_OK)
         return no_memory(err);
+    describe_carries(making);
     return STATUS_OK;
 }
 
@@ -333,6 +330,8 @@ void plan_destroy(struct plan *plan)
             plan->steps[i].kernel->release(plan->steps[i].state);
     for (size_t i = 0; plan->in_values != NULL && i < plan->inputs; i++)
         constant_unref(plan->in_values[i]);
+    for (size_t i = 0; i < plan->carry_count; i++)
+        constant_unref(plan->carries[i].constant);
     graph_destroy(plan->graph);
     arena_deinit(&plan->arena);
     free(plan);

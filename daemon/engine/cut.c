@@ -276,16 +276,17 @@ static enum status remember_carries(struct cut *cut)
     struct graph *graph = making->graph;
 
     making->carries = arena_take_array(making->arena, cut->rest_inputs, sizeof(struct carried));
-    if (making->carries == NULL)
+    making->plan->carries = arena_take_array(making->arena, cut->rest_inputs, sizeof(struct carry));
+    if (making->carries == NULL || making->plan->carries == NULL)
         return STATUS_NO_MEMORY;
-    making->carry_count = cut->rest_inputs;
+    making->plan->carry_count = cut->rest_inputs;
     for (size_t i = 0; i < cut->rest_inputs; i++) {
         const struct value *value = cut->outer[i];
         struct carried *carried = &making->carries[i];
 
         if (value->constant != NULL) {
             carried->kind = CARRIED_CONSTANT;
-            carried->constant = value->constant;
+            making->plan->carries[i].constant = constant_ref(value->constant);
         } else if (value->is_input) {
             carried->kind = CARRIED_INPUT;
             carried->index = index_of(graph->in, graph->inputs, value);

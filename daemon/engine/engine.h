@@ -23,15 +23,15 @@ struct network;
 struct plan;
 
 struct network_config {
-    const char *name;         /* owner of its bytes in the ledger */
-    size_t plan_cache_bytes;  /* 0: a default of 64 MiB */
-    size_t plan_cache_count;  /* 0: a default of 64 */
+    const char *name;        /* owner of its bytes in the ledger */
+    size_t plan_cache_bytes; /* 0: a default of 64 MiB */
+    size_t plan_cache_count; /* 0: a default of 64 */
 };
 
 /* Runs the model passes and keeps the graph (adopts it, also on failure).  STATUS_UNSUPPORTED names
  * node, operator, reason.  Threads: any (loader). */
-MUST_CHECK enum status network_create(struct graph *graph, struct device *device, struct ledger *ledger,
-                                      const struct network_config *config,
+MUST_CHECK enum status network_create(struct graph *graph, struct device *device,
+                                      struct ledger *ledger, const struct network_config *config,
                                       struct network **out_network, struct error *err);
 void network_destroy(struct network *network); /* no plan of it may be held; NULL is fine */
 
@@ -43,8 +43,9 @@ struct network_port {
 };
 size_t network_inputs(const struct network *network, const struct network_port **out_ports);
 size_t network_outputs(const struct network *network, const struct network_port **out_ports);
-size_t network_resident_bytes(const struct network *network); /* weights, packed forms; plans apart */
-size_t network_plan_bytes(const struct network *network);     /* host bytes of cached plans */
+size_t
+network_resident_bytes(const struct network *network);    /* weights, packed forms; plans apart */
+size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
 /* Node of the model that cannot keep "same row, same bits"; NULL: none. */
 
 /* The plan for these input shapes (one per network input, all known); from the cache or made now.
@@ -56,12 +57,12 @@ struct plan *network_find_plan(struct network *network, const struct shape *inpu
 void plan_unref(struct plan *plan);
 
 struct plan_facts {
-    uint64_t peak_bytes;        /* arena bytes of the run, scratch included; outputs and inputs not */
+    uint64_t peak_bytes; /* arena bytes of the run, scratch included; outputs and inputs not */
     uint64_t lower_bound_bytes; /* the largest sum of bytes alive at one step */
     uint32_t peak_step;
     uint32_t steps;
-    bool exact;       /* false: later segments may ask for more */
-    bool batch_exact; /* every step keeps "same row, same bits" */
+    bool exact;           /* false: later segments may ask for more */
+    bool batch_exact;     /* every step keeps "same row, same bits" */
     int64_t predicted_us; /* moving average of measured run time; -1: never ran */
 };
 void plan_read(const struct plan *plan, struct plan_facts *out_facts);
@@ -80,9 +81,9 @@ struct run_buffer {
 typedef enum status (*run_admit_fn)(void *arg, uint64_t total_bytes);
 
 /* Memory for an output whose shape no plan could tell beforehand (a dimension of
- * plan_output_shapes() is SHAPE_UNKNOWN, behind If or NonZero): called once its shape is known, with
- * the dense bytes, for outputs bound with data NULL and bytes RUN_PLACE.  NULL ends the run with
- * STATUS_NO_MEMORY. */
+ * plan_output_shapes() is SHAPE_UNKNOWN, behind If or NonZero): called once its shape is known,
+ * with the dense bytes, for outputs bound with data NULL and bytes RUN_PLACE.  NULL ends the run
+ * with STATUS_NO_MEMORY. */
 #define RUN_PLACE SIZE_MAX
 typedef void *(*run_place_fn)(void *arg, size_t output, const struct shape *shape, size_t bytes);
 
@@ -92,8 +93,8 @@ struct run {
     size_t inputs;
     const struct run_buffer *in; /* in the plan's shapes, dense; read only */
     size_t outputs;
-    struct run_buffer *out; /* data NULL: not wanted, or asked of `place` when bytes is RUN_PLACE.
-                               Else room for plan_output_shapes() each */
+    struct run_buffer *out;   /* data NULL: not wanted, or asked of `place` when bytes is RUN_PLACE.
+                                 Else room for plan_output_shapes() each */
     struct shape *out_shapes; /* out: true shapes; may be NULL when none is a bound or unknown */
     const atomic_bool *cancelled; /* looked at between steps; may be NULL */
     run_admit_fn admit;           /* may be NULL: always yes */

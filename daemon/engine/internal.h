@@ -20,9 +20,9 @@
 
 enum {
     ALIGNMENT = 64,
-    VALUE_BYTES_MAX = 4096,   /* of a value that becomes part of a plan's key */
-    DROP_BYTES_MIN = 16 << 10,  /* smaller constants stay in memory */
-    FOLD_BYTES_MAX = 4 << 20, /* of a value folded when a plan is made */
+    VALUE_BYTES_MAX = 4096,    /* of a value that becomes part of a plan's key */
+    DROP_BYTES_MIN = 16 << 10, /* smaller constants stay in memory */
+    FOLD_BYTES_MAX = 4 << 20,  /* of a value folded when a plan is made */
     PLAN_CACHE_BYTES = 64 << 20,
     PLAN_CACHE_COUNT = 64
 };
@@ -98,6 +98,7 @@ struct step {
 /* A value that lives on behind the cut. */
 struct carry {
     struct slot slot;
+    struct constant *constant; /* one reference, when it is a constant of this plan; else NULL */
     enum dtype dtype;
     struct shape shape;
     int64_t found; /* index into the run's found shapes; -1: `shape` is true */
@@ -120,8 +121,8 @@ struct plan {
     struct shape *out_shapes;
     bool *out_bound;
     uint64_t *out_bytes; /* of out_shapes */
-    int64_t *out_found; /* per output: index into found shapes, -1 when exact or behind the cut */
-    bool *out_deferred; /* made behind the cut */
+    int64_t *out_found;  /* per output: index into found shapes, -1 when exact or behind the cut */
+    bool *out_deferred;  /* made behind the cut */
 
     size_t step_count;
     struct step *steps;
@@ -138,6 +139,7 @@ struct plan {
 
     /* Behind the cut; rest is NULL when there is none. */
     struct program *rest;
+    size_t carry_count;
     struct carry *carries;  /* one per input of rest */
     size_t *rest_outputs;   /* output i of rest is output rest_outputs[i] here */
     uint64_t carried_bytes; /* arena below this must stay */
@@ -188,7 +190,6 @@ struct set {
 struct carried {
     enum { CARRIED_CONSTANT, CARRIED_INPUT, CARRIED_OUTPUT } kind;
     size_t index; /* of the graph's inputs or outputs */
-    const struct constant *constant;
 };
 
 struct making {
@@ -214,8 +215,7 @@ struct making {
     uint64_t *scratch_offsets; /* per node of order */
     size_t own_outputs;        /* graph outputs that are the program's; carried ones follow */
     size_t *output_of;         /* graph output → program output */
-    size_t carry_count;
-    struct carried *carries;
+    struct carried *carries;   /* as many as the plan's */
 };
 
 /* prepare.c: true shapes for everything that can be known; folds; takes branches. */
