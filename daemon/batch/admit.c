@@ -276,6 +276,7 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
             continue;
         }
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+        atomic_fetch_add(&lane->batcher->refused, 1);
         batch_release(lane, batch);
         return never ? ADMIT_FAIL : ADMIT_WAIT;
     }

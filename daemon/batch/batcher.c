@@ -280,6 +280,11 @@ uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes)
 
 /* ---- figures ---- */
 
+uint64_t batcher_refused(struct batcher *batcher)
+{
+    return atomic_load(&batcher->refused);
+}
+
 int64_t batcher_last_batch_us(struct batcher *batcher)
 {
     return atomic_load(&batcher->last_batch_us);

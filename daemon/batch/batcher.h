@@ -102,6 +102,8 @@ void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct r
 /* Wakes the queues so that cancelled or expired requests leave at once; cheap. */
 void batcher_wake(struct batcher *batcher);
 
+/* Batches so far that had to wait for memory or were refused for want of it, one request even. */
+uint64_t batcher_refused(struct batcher *batcher);
 /* Sum over lanes. */
 uint64_t batcher_cached_bytes(struct batcher *batcher);
 int64_t batcher_last_batch_us(struct batcher *batcher);

@@ -94,6 +94,7 @@ struct batcher {
     _Atomic int64_t last_batch_us;
     atomic_uint running;
     _Atomic uint64_t progress;
+    _Atomic uint64_t refused;
     unsigned lanes;
     struct lane *lane;
     /* under lock */

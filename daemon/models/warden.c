@@ -1,16 +1,16 @@
-/* Samples, ticks, obeys.  The governor decides from numbers alone; everything that touches the
- * world is here: the ledger is read, the device asked, lanes trimmed, batch caps set. */
-#define LOG_COMPONENT "models"
+/* The warden: ledger, device and batcher into the governor; its verdict into trims and caps. */
+#define LOG_COMPONENT "govern"
+
 #include "models/warden.h"
 
-#include <malloc.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "observe/log.h"
 
-enum asker { BY_GOVERNOR, BY_DECAY, BY_OPERATOR };
+enum asker { ASKER_GOVERNOR, ASKER_DECAY, ASKER_OPERATOR, ASKERS };
 
 struct warden {
     pthread_mutex_t lock;
@@ -18,13 +18,13 @@ struct warden {
     struct ledger *ledger;
     struct host_pool *host_pool;
     struct batcher *batcher;
+    /* under lock */
     struct governor governor;
     bool pinned;
+    uint64_t refused_seen; /* of batcher_refused() */
     unsigned cap_shift;
-    uint64_t refused_before; /* reservations refused until the last tick */
-    uint64_t free_bytes, total_bytes;
-    uint64_t empty_cache_total, empty_cache_freed_bytes_total;
-    uint64_t empty_cache_by[3];
+    uint64_t empty_cache_by[ASKERS];
+    uint64_t empty_cache_freed_bytes;
 };
 
 enum status warden_create(const struct govern_config *config, struct device *device,
@@ -58,67 +58,80 @@ void warden_configure(struct warden *warden, const struct govern_config *config)
     pthread_mutex_lock(&warden->lock);
     governor_configure(&warden->governor, config);
     pthread_mutex_unlock(&warden->lock);
+    ledger_set_budget(warden->ledger, config->budget_bytes);
 }
 
-/* Gives cached memory of the lanes back, down to `keep_bytes`; with it what the host pool and
- * malloc keep for later. */
+/* ---- sampling ---- */
+
+static bool query_device(const struct warden *warden, uint64_t *out_free, uint64_t *out_total)
+{
+    struct mem_source *memory = warden->device->memory;
+
+    return memory->ops->query != NULL &&
+           memory->ops->query(memory, out_free, out_total) == STATUS_OK;
+}
+
+static struct govern_input sample(struct warden *warden, int64_t now_us)
+{
+    uint64_t refused = batcher_refused(warden->batcher), free_bytes = 0, total_bytes = 0;
+    struct govern_input input = {.now_us = now_us};
+    struct ledger_stats stats;
+
+    ledger_read(warden->ledger, &stats);
+    input.reserved_bytes = stats.reserved_bytes;
+    input.cached_bytes = stats.cached_bytes;
+    input.planned_bytes = stats.planned_bytes;
+    input.free_known = query_device(warden, &free_bytes, &total_bytes);
+    input.free_bytes = free_bytes;
+    input.last_batch_us =
+        batcher_running(warden->batcher) > 0 ? now_us : batcher_last_batch_us(warden->batcher);
+    input.refused = refused - warden->refused_seen;
+    warden->refused_seen = refused;
+    return input;
+}
+
+/* ---- acting ---- */
+
+/* Trims lanes, and the pool of request bodies when nothing is to be kept. */
 static uint64_t give_back(struct warden *warden, uint64_t keep_bytes, enum asker asker)
 {
     uint64_t freed = batcher_trim(warden->batcher, keep_bytes);
 
-    if (keep_bytes == 0) {
+    if (keep_bytes == 0)
         (void)host_pool_trim(warden->host_pool, 0);
-        (void)malloc_trim(0);
+    if (freed > 0 || asker == ASKER_OPERATOR) {
+        warden->empty_cache_by[asker]++;
+        warden->empty_cache_freed_bytes += freed;
     }
-    warden->empty_cache_total++;
-    warden->empty_cache_by[asker]++;
-    warden->empty_cache_freed_bytes_total += freed;
     return freed;
 }
 
-static bool ask_device(struct warden *warden)
+static void say_level(const struct warden *warden, const struct govern_input *input,
+                      enum govern_level from, const struct govern_verdict *verdict)
 {
-    struct mem_source *memory = warden->device->memory;
+    enum log_level level =
+        verdict->level > from && verdict->level >= LEVEL_RECLAIM ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
 
-    if (memory->ops->query(memory, &warden->free_bytes, &warden->total_bytes) == STATUS_OK)
-        return true;
-    warden->free_bytes = warden->total_bytes = 0;
-    return false;
+    LOG_AT(level,
+           "memory level %s, was %s: %" PRIu64 " of %" PRIu64 " bytes reserved, %" PRIu64
+           " cached%s",
+           govern_level_name(verdict->level), govern_level_name(from), input->reserved_bytes,
+           warden->governor.config.budget_bytes, input->cached_bytes,
+           verdict->pinned ? ", nothing worth giving back" : "");
 }
 
-static void sample(struct warden *warden, int64_t now_us, struct govern_input *input)
+static void carry_out(struct warden *warden, const struct govern_verdict *verdict)
 {
-    struct ledger_stats stats;
-
-    ledger_read(warden->ledger, &stats);
-    *input = (struct govern_input){
-        .now_us = now_us,
-        .reserved_bytes = stats.reserved_bytes,
-        .cached_bytes = stats.cached_bytes,
-        .planned_bytes = stats.planned_bytes,
-        .free_known = ask_device(warden),
-        .last_batch_us = batcher_last_batch_us(warden->batcher),
-        .refused = stats.reservations_refused - warden->refused_before,
-    };
-    input->free_bytes = warden->free_bytes;
-    warden->refused_before = stats.reservations_refused;
-}
-
-static void obey(struct warden *warden, const struct govern_verdict *verdict)
-{
-    warden->pinned = verdict->pinned;
-    if (verdict->level_changed)
-        log_info("memory level %s%s", govern_level_name(verdict->level),
-                 verdict->pinned ? " (pinned: nothing to give back)" : "");
-    if (verdict->batch_cap_shift != warden->cap_shift)
-        batcher_set_cap_shift(warden->batcher, verdict->batch_cap_shift);
-    warden->cap_shift = verdict->batch_cap_shift;
     if (verdict->trim) {
-        uint64_t freed =
-            give_back(warden, verdict->keep_bytes, verdict->is_decay ? BY_DECAY : BY_GOVERNOR);
+        uint64_t freed = give_back(warden, verdict->keep_bytes,
+                                   verdict->is_decay ? ASKER_DECAY : ASKER_GOVERNOR);
 
-        log_debug("gave back %llu cached bytes (%s)", (unsigned long long)freed,
-                  verdict->is_decay ? "idle" : govern_level_name(verdict->level));
+        log_debug("gave back %" PRIu64 " bytes, %" PRIu64 " may stay%s", freed, verdict->keep_bytes,
+                  verdict->is_decay ? " (idle)" : "");
+    }
+    if (verdict->batch_cap_shift != warden->cap_shift) {
+        warden->cap_shift = verdict->batch_cap_shift;
+        batcher_set_cap_shift(warden->batcher, warden->cap_shift);
     }
 }
 
@@ -126,11 +139,16 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
 {
     struct govern_verdict verdict;
     struct govern_input input;
+    enum govern_level before;
 
     pthread_mutex_lock(&warden->lock);
-    sample(warden, now_us, &input);
+    input = sample(warden, now_us);
+    before = warden->governor.level;
     governor_tick(&warden->governor, &input, &verdict);
-    obey(warden, &verdict);
+    warden->pinned = verdict.pinned;
+    if (verdict.level_changed)
+        say_level(warden, &input, before, &verdict);
+    carry_out(warden, &verdict);
     pthread_mutex_unlock(&warden->lock);
     return verdict.next_tick_us;
 }
@@ -138,50 +156,54 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
 void warden_empty_cache(struct warden *warden, bool forced, struct empty_cache_answer *out_answer)
 {
     int64_t from_us = clock_now_us();
-    struct empty_cache_answer answer = {0};
+    struct empty_cache_answer answer;
     struct ledger_stats stats;
 
     pthread_mutex_lock(&warden->lock);
-    answer.freed_bytes =
-        give_back(warden, governor_keep_bytes(&warden->governor, forced), BY_OPERATOR);
-    ledger_read(warden->ledger, &stats);
-    answer.kept_alive = stats.kind_bytes[MEM_ACTIVATION];
-    answer.kept_floor = stats.cached_bytes;
+    answer = (struct empty_cache_answer){
+        .freed_bytes =
+            give_back(warden, governor_keep_bytes(&warden->governor, forced), ASKER_OPERATOR)};
     pthread_mutex_unlock(&warden->lock);
+    ledger_read(warden->ledger, &stats);
+    /* On this device memory is back at once (nothing pending), and no graph of a device holds any.
+     */
+    answer.kept_alive = stats.allocated_bytes;
+    answer.kept_floor = stats.cached_bytes;
     answer.microseconds = clock_now_us() - from_us;
     *out_answer = answer;
 }
 
-static uint64_t share(uint64_t budget, double mark)
+/* ---- reading ---- */
+
+static uint64_t share(double part, uint64_t whole)
 {
-    return (uint64_t)((double)budget * mark);
+    return (uint64_t)(part * (double)whole);
 }
 
 void warden_read(struct warden *warden, struct warden_view *out_view)
 {
-    const struct governor *governor = &warden->governor;
-    const struct govern_config *config = &governor->config;
+    const struct govern_config *config = &warden->governor.config;
+    struct warden_view view = {.level = LEVEL_NORMAL};
 
+    ledger_read(warden->ledger, &view.ledger);
+    host_pool_read(warden->host_pool, &view.host);
+    (void)query_device(warden, &view.device_free_bytes, &view.device_total_bytes);
     pthread_mutex_lock(&warden->lock);
-    *out_view = (struct warden_view){
-        .level = governor->level,
-        .pinned = warden->pinned,
-        .low_bytes = share(config->budget_bytes, config->low),
-        .high_bytes = share(config->budget_bytes, config->high),
-        .critical_bytes = share(config->budget_bytes, config->critical),
-        .transitions_total = governor->transitions_total,
-        .empty_cache_total = warden->empty_cache_total,
-        .empty_cache_freed_bytes_total = warden->empty_cache_freed_bytes_total,
-        .device_free_bytes = warden->free_bytes,
-        .device_total_bytes = warden->total_bytes,
-    };
-    for (int i = 0; i < 5; i++)
-        out_view->level_entries[i] = governor->level_entries[i];
-    for (int i = 0; i < 3; i++)
-        out_view->empty_cache_by[i] = warden->empty_cache_by[i];
+    view.level = warden->governor.level;
+    view.pinned = warden->pinned;
+    view.low_bytes = share(config->low, config->budget_bytes);
+    view.high_bytes = share(config->high, config->budget_bytes);
+    view.critical_bytes = share(config->critical, config->budget_bytes);
+    view.transitions_total = warden->governor.transitions_total;
+    for (size_t i = 0; i < sizeof(view.level_entries) / sizeof(view.level_entries[0]); i++)
+        view.level_entries[i] = warden->governor.level_entries[i];
+    for (size_t i = 0; i < ASKERS; i++) {
+        view.empty_cache_by[i] = warden->empty_cache_by[i];
+        view.empty_cache_total += warden->empty_cache_by[i];
+    }
+    view.empty_cache_freed_bytes_total = warden->empty_cache_freed_bytes;
     pthread_mutex_unlock(&warden->lock);
-    ledger_read(warden->ledger, &out_view->ledger);
-    host_pool_read(warden->host_pool, &out_view->host);
+    *out_view = view;
 }
 
 struct ledger *warden_ledger(struct warden *warden)

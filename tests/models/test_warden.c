@@ -1,0 +1,152 @@
+/* The warden on a real batcher: levels from real reservations, memory that is really given back.
+ * (batcher_create() starts threads.) */
+#include "models/bench_repository.h"
+
+#include <sched.h>
+
+#include "models/warden.h"
+
+static const struct govern_config standard = {.budget_bytes = BUDGET,
+                                              .low = 0.5,
+                                              .high = 0.75,
+                                              .critical = 0.95,
+                                              .dwell_us = 1000000,
+                                              .trim_minimum_bytes = 1 << 20};
+static struct warden *warden;
+
+static int set_up(void **state)
+{
+    set_up_bench(state);
+    assert_ok(
+        warden_create(&standard, bench.device, bench.ledger, bench.pool, bench.batcher, &warden));
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    warden_destroy(warden);
+    return tear_down_bench(state);
+}
+
+/* y = x + 1 + 1 … on rows of 1 MiB, so that a batch leaves activations behind. */
+static struct message wide(void)
+{
+    struct message graph = {0};
+
+    put_text(&graph, GRAPH_NAME, "g");
+    put_node(&graph, "Softmax", "x", "a");
+    put_node(&graph, "Transpose", "a", "b");
+    put_node(&graph, "Softmax", "b", "c");
+    put_node(&graph, "Transpose", "c", "y");
+    put_floats(&graph, GRAPH_INPUT, "x", BATCH, 1 << 18);
+    put_floats(&graph, GRAPH_OUTPUT, "y", BATCH, 1 << 18);
+    return graph;
+}
+
+static uint64_t cached_after_a_batch(void)
+{
+    int64_t rows = 8;
+    float *x = calloc((size_t)rows << 18, sizeof(*x));
+    struct message graph = wide();
+    struct ask ask;
+
+    assert_non_null(x);
+    write_model("wide", 1, &graph);
+    write_text("wide/config.pbtxt", "max_batch_size: 16");
+    load_everything();
+    ask = (struct ask){.in = {floats(x, rows, 1 << 18)}};
+    assert_ok(ask_model(&ask, "wide"));
+    ask_end(&ask);
+    free(x);
+    while (batcher_running(bench.batcher) > 0)
+        sched_yield();
+    return batcher_cached_bytes(bench.batcher);
+}
+
+static void empty_cache_gives_back_what_lanes_cache(void **state)
+{
+    uint64_t cached = cached_after_a_batch();
+    struct empty_cache_answer answer;
+    struct warden_view view;
+
+    (void)state;
+    assert_true(cached >= 8 << 20);
+    warden_empty_cache(warden, true, &answer);
+    assert_int_equal(answer.freed_bytes, cached);
+    assert_int_equal(answer.kept_floor, 0);
+    assert_int_equal(batcher_cached_bytes(bench.batcher), 0);
+    warden_read(warden, &view);
+    assert_int_equal(view.ledger.cached_bytes, 0);
+    assert_int_equal(view.empty_cache_total, 1);
+    assert_int_equal(view.empty_cache_by[2], 1);
+    assert_int_equal(view.empty_cache_freed_bytes_total, cached);
+}
+
+static void a_crossed_mark_empties_the_cache(void **state)
+{
+    uint64_t cached = cached_after_a_batch();
+    struct govern_config tight = standard;
+    struct warden_view view;
+    int64_t now_us = clock_now_us();
+
+    (void)state;
+    assert_true(warden_tick(warden, now_us) > now_us);
+    warden_read(warden, &view);
+    assert_int_equal(view.level, LEVEL_NORMAL);
+    assert_int_equal(view.ledger.cached_bytes, cached);
+    /* The marks move under what is reserved, as a reload would move them. */
+    tight.low = 0.001;
+    tight.high = 0.002;
+    warden_configure(warden, &tight);
+    (void)warden_tick(warden, now_us + 1000);
+    warden_read(warden, &view);
+    assert_int_equal(view.level, LEVEL_RECLAIM);
+    assert_true(view.ledger.cached_bytes < cached);
+    assert_int_equal(view.empty_cache_by[0], 1);
+    assert_int_equal(view.transitions_total, 1);
+}
+
+static void idleness_ends_with_nothing_cached(void **state)
+{
+    struct govern_config config = standard;
+    struct warden_view view;
+    int64_t now_us;
+
+    (void)state;
+    config.idle_after_us = 1000;
+    config.idle_decay_us = 1000;
+    (void)cached_after_a_batch();
+    warden_configure(warden, &config);
+    now_us = clock_now_us();
+    for (int i = 0; i < 100; i++)
+        now_us = warden_tick(warden, now_us) + 100;
+    warden_read(warden, &view);
+    assert_int_equal(view.ledger.cached_bytes, 0);
+    assert_true(view.empty_cache_by[1] > 0);
+}
+
+static void the_view_states_marks_in_bytes(void **state)
+{
+    struct warden_view view;
+
+    (void)state;
+    warden_read(warden, &view);
+    assert_int_equal(view.low_bytes, BUDGET / 2);
+    assert_int_equal(view.high_bytes, BUDGET / 4 * 3);
+    assert_int_equal(view.ledger.budget_bytes, BUDGET);
+    assert_true(view.device_total_bytes > 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(empty_cache_gives_back_what_lanes_cache),
+        TEST(a_crossed_mark_empties_the_cache),
+        TEST(idleness_ends_with_nothing_cached),
+        TEST(the_view_states_marks_in_bytes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
