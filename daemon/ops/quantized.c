@@ -1,0 +1,164 @@
+#include "ops/quantized.h"
+
+#include <inttypes.h>
+
+static bool is_byte(enum dtype dtype)
+{
+    return dtype == DTYPE_UINT8 || dtype == DTYPE_INT8;
+}
+
+static const struct tensor *input(const struct op_call *call, size_t index)
+{
+    return index < call->inputs ? call->in[index] : NULL;
+}
+
+/* A scale or zero point: one number, or one for each of `many` rows, columns or channels. */
+static enum status check_parameter(const struct op_call *call, size_t index, enum dtype dtype,
+                                   int64_t many, struct error *err)
+{
+    const struct tensor *tensor = input(call, index);
+    char text[SHAPE_TEXT_BYTES];
+    int64_t count;
+
+    if (tensor == NULL)
+        return STATUS_OK;
+    count = shape_count(&tensor->shape);
+    if (tensor->dtype != dtype)
+        return error_set(err, STATUS_INVALID, "input %zu is of type %s; %s is needed", index,
+                         dtype_name(tensor->dtype), dtype_name(dtype));
+    if (count != 1 && (count != many || tensor->shape.rank != 1))
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "input %zu has shape %s; 1 or %" PRId64 " elements are supported", index,
+                         shape_format(&tensor->shape, text), many);
+    return STATUS_OK;
+}
+
+static enum status check_bytes(const struct op_call *call, size_t index, struct error *err)
+{
+    if (!is_byte(call->in[index]->dtype))
+        return error_set(err, STATUS_INVALID, "input %zu is of type %s; int8 and uint8 are allowed",
+                         index, dtype_name(call->in[index]->dtype));
+    return STATUS_OK;
+}
+
+/* Shapes and parameters of a product; a_zero etc. are input numbers. */
+static enum status infer_product(const struct op_call *call, size_t b, struct shape *out_shape,
+                                 struct matmul_geometry *geometry, struct error *err)
+{
+    TRY(check_bytes(call, 0, err));
+    TRY(check_bytes(call, b, err));
+    TRY(matmul_resolve(&call->in[0]->shape, &call->in[b]->shape, false, false, geometry, err));
+    *out_shape = matmul_output_shape(geometry);
+    return STATUS_OK;
+}
+
+static enum status infer_matmul_integer(const struct op_call *call, struct error *err)
+{
+    struct matmul_geometry g;
+
+    TRY(infer_product(call, MATMUL_INTEGER_B, &call->out[0]->shape, &g, err));
+    TRY(check_parameter(call, MATMUL_INTEGER_A_ZERO, call->in[MATMUL_INTEGER_A]->dtype, g.m, err));
+    TRY(check_parameter(call, MATMUL_INTEGER_B_ZERO, call->in[MATMUL_INTEGER_B]->dtype, g.n, err));
+    call->out[0]->dtype = DTYPE_INT32;
+    return STATUS_OK;
+}
+
+const struct op_def op_matmul_integer = {
+    .name = "matmul_integer",
+    .onnx = {"MatMulInteger", .since = 10},
+    .inputs = 4,
+    .min_inputs = 2,
+    .outputs = 1,
+    .infer = infer_matmul_integer,
+};
+
+/* Scales and zero points of a QLinear operator and the type of its output. */
+static enum status check_qlinear(const struct op_call *call, int64_t rows, int64_t columns,
+                                 struct error *err)
+{
+    TRY(check_parameter(call, QLINEAR_A_SCALE, DTYPE_FLOAT, rows, err));
+    TRY(check_parameter(call, QLINEAR_A_ZERO, call->in[QLINEAR_A]->dtype, rows, err));
+    TRY(check_parameter(call, QLINEAR_B_SCALE, DTYPE_FLOAT, columns, err));
+    TRY(check_parameter(call, QLINEAR_B_ZERO, call->in[QLINEAR_B]->dtype, columns, err));
+    TRY(check_bytes(call, QLINEAR_Y_ZERO, err));
+    TRY(check_parameter(call, QLINEAR_Y_SCALE, DTYPE_FLOAT, 1, err));
+    TRY(check_parameter(call, QLINEAR_Y_ZERO, call->in[QLINEAR_Y_ZERO]->dtype, 1, err));
+    call->out[0]->dtype = call->in[QLINEAR_Y_ZERO]->dtype;
+    return STATUS_OK;
+}
+
+static enum status infer_qlinear_matmul(const struct op_call *call, struct error *err)
+{
+    struct matmul_geometry g;
+
+    TRY(infer_product(call, QLINEAR_B, &call->out[0]->shape, &g, err));
+    return check_qlinear(call, g.m, g.n, err);
+}
+
+const struct op_def op_qlinear_matmul = {
+    .name = "qlinear_matmul",
+    .onnx = {"QLinearMatMul", .since = 21},
+    .inputs = 8,
+    .outputs = 1,
+    .infer = infer_qlinear_matmul,
+};
+
+static const struct attr_def conv_attr_defs[] = {
+    WINDOW_ATTRS(struct conv_attrs), OP_ATTR_INT(struct conv_attrs, group, 1), OP_ATTR_END};
+
+static enum status infer_conv(const struct op_call *call, size_t w, struct conv_geometry *geometry,
+                              struct error *err)
+{
+    TRY(check_bytes(call, 0, err));
+    TRY(check_bytes(call, w, err));
+    TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[w]->shape, geometry, err));
+    call->out[0]->shape = conv_output_shape(geometry);
+    return STATUS_OK;
+}
+
+static enum status infer_conv_integer(const struct op_call *call, struct error *err)
+{
+    struct conv_geometry g;
+
+    TRY(infer_conv(call, CONV_INTEGER_W, &g, err));
+    TRY(check_parameter(call, CONV_INTEGER_X_ZERO, call->in[CONV_INTEGER_X]->dtype, 1, err));
+    TRY(check_parameter(call, CONV_INTEGER_W_ZERO, call->in[CONV_INTEGER_W]->dtype, g.out_channels,
+                        err));
+    call->out[0]->dtype = DTYPE_INT32;
+    return STATUS_OK;
+}
+
+const struct op_def op_conv_integer = {
+    .name = "conv_integer",
+    .onnx = {"ConvInteger", .since = 10},
+    .inputs = 4,
+    .min_inputs = 2,
+    .outputs = 1,
+    .attrs = conv_attr_defs,
+    .attrs_size = sizeof(struct conv_attrs),
+    .infer = infer_conv_integer,
+};
+
+static enum status infer_qlinear_conv(const struct op_call *call, struct error *err)
+{
+    const struct tensor *bias = input(call, QLINEAR_BIAS);
+    struct conv_geometry g;
+
+    TRY(infer_conv(call, QLINEAR_B, &g, err));
+    if (bias != NULL && (bias->dtype != DTYPE_INT32 || bias->shape.rank != 1 ||
+                         bias->shape.dims[0] != g.out_channels))
+        return error_set(err, STATUS_INVALID, "the bias does not have %" PRId64 " int32 elements",
+                         g.out_channels);
+    return check_qlinear(call, 1, g.out_channels, err);
+}
+
+const struct op_def op_qlinear_conv = {
+    .name = "qlinear_conv",
+    .onnx = {"QLinearConv", .since = 10},
+    .inputs = 9,
+    .min_inputs = 8,
+    .outputs = 1,
+    .attrs = conv_attr_defs,
+    .attrs_size = sizeof(struct conv_attrs),
+    .infer = infer_qlinear_conv,
+};

@@ -1,0 +1,23 @@
+/* Products of quantised numbers: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv. */
+#ifndef OPS_QUANTIZED_H
+#define OPS_QUANTIZED_H
+
+#include "ops/conv.h"
+#include "ops/matmul.h"
+
+/* Inputs; scales are float, zero points have the type of what they belong to. */
+enum { MATMUL_INTEGER_A, MATMUL_INTEGER_B, MATMUL_INTEGER_A_ZERO, MATMUL_INTEGER_B_ZERO };
+enum { CONV_INTEGER_X, CONV_INTEGER_W, CONV_INTEGER_X_ZERO, CONV_INTEGER_W_ZERO };
+enum {
+    QLINEAR_A,
+    QLINEAR_A_SCALE,
+    QLINEAR_A_ZERO,
+    QLINEAR_B, /* the weights of a convolution */
+    QLINEAR_B_SCALE,
+    QLINEAR_B_ZERO,
+    QLINEAR_Y_SCALE,
+    QLINEAR_Y_ZERO,
+    QLINEAR_BIAS /* of a convolution, int32, or none */
+};
+
+#endif
