@@ -59,6 +59,7 @@ struct daemon {
     bool is_drained; /* nothing is in flight any more */
     int64_t watchdog_us;
     uint64_t progress; /* of the lanes, when the watchdog was fed last */
+    char device_text[256];
     char status_text[256];
 };
 
@@ -291,6 +292,7 @@ static enum status reload(void *arg, struct error *err)
         log_info("configuration reloaded");
         if (restart[0] != '\0')
             log_warn("changed, but only a restart applies: %s", restart);
+        (void)error_set(err, STATUS_OK, "%s", restart);
     } else {
         log_error("reload refused, the old configuration stays: %s", err->text);
     }
@@ -324,11 +326,11 @@ static enum status open_device(struct daemon *daemon, struct error *err)
         .threads = config->device.threads,
         .precision = config->device.precision,
     };
-    char text[256];
 
     TRY(device_open(&wanted, &daemon->device, err));
-    daemon->device->ops->describe(daemon->device, text, sizeof(text));
-    log_info("device %s", text);
+    daemon->device->ops->describe(daemon->device, daemon->device_text,
+                                  sizeof(daemon->device_text));
+    log_info("device %s", daemon->device_text);
     return STATUS_OK;
 }
 
@@ -391,6 +393,7 @@ static enum status start_server(struct daemon *daemon, struct error *err)
         .batcher = daemon->batcher,
         .warden = daemon->warden,
         .host_pool = daemon->host_pool,
+        .device = daemon->device_text,
         .hooks = {.arg = daemon, .reload = reload, .drain = drain, .config = config_in_force},
     };
     enum status status = sockets_take(&sockets);

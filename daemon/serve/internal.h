@@ -50,7 +50,7 @@ struct server {
     struct server_hooks hooks;
     struct limits limits;
     int64_t started_us;
-    char device[64];
+    char device[256];
 
     struct list listeners;
     struct list connections;

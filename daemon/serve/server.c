@@ -7,6 +7,7 @@
  */
 #include "serve/server.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -269,6 +270,8 @@ static void init(struct server *server, const struct server_config *config)
     server->warden = config->warden;
     server->host_pool = config->host_pool;
     server->hooks = config->hooks;
+    (void)snprintf(server->device, sizeof(server->device), "%s",
+                   config->device != NULL ? config->device : "");
     server->started_us = clock_now_us();
     server->inline_last = &server->inline_first;
     server->deadlines.armed_us = CLOCK_NEVER;

@@ -17,7 +17,8 @@ struct server;
 /* What the process around the server does; called on the I/O thread. */
 struct server_hooks {
     void *arg;
-    /* Reads the configuration again; the error text goes to the caller. */
+    /* Reads the configuration again; the error text goes to the caller.  With STATUS_OK the text
+     * names changed keys that only a restart applies, or is empty. */
     enum status (*reload)(void *arg, struct error *err);
     void (*drain)(void *arg); /* starts an orderly stop */
     /* The configuration in force, for `sluicectl config show`; borrowed. */
@@ -37,6 +38,7 @@ struct server_config {
     struct warden *warden;
     struct host_pool *host_pool;
     struct server_hooks hooks;
+    const char *device; /* one line about it, copied; NULL: not told */
     /* Sockets from systemd (SD_LISTEN_FDS) by name: "grpc", "http", "metrics", "admin". */
     size_t activated;
     const struct activated_fd *activated_fds; /* adopted on success */

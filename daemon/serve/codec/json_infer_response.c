@@ -3,6 +3,7 @@
 
 #include "serve/codec/json_infer.h"
 #include "serve/codec/text.h"
+#include "serve/codec/utf8.h"
 
 static void put_string(struct text *text, const char *string)
 {

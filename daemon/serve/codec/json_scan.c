@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/codec/text.h"
+#include "serve/codec/utf8.h"
 
 struct json_scan scan_over(void *text, size_t size)
 {
@@ -207,7 +207,7 @@ struct number {
 static const double powers_of_ten[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
                                        1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
                                        1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-enum { EXACT_POWER = 22, EXACT_DIGITS = 19 };
+enum { EXACT_POWER = 22 };
 
 static bool take_word(struct json_scan *scan, const char *word)
 {
@@ -235,18 +235,13 @@ static inline bool is_digit(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '9';
 }
 
-/* Decimal digits into a 64-bit mantissa; those that do not fit only count for the exponent. */
-static const char *take_digits(const char *at, const char *end, uint64_t *mantissa,
-                               unsigned *digits, int *dropped)
+/* Decimal digits into a 64-bit mantissa; false in *exact once it does not hold them all. */
+static const char *take_digits(const char *at, const char *end, uint64_t *mantissa, bool *exact)
 {
-    for (; is_digit(at, end); at++) {
-        if (*digits < EXACT_DIGITS) {
-            *mantissa = *mantissa * 10 + (uint64_t)(*at - '0');
-            *digits += *mantissa != 0;
-        } else {
-            ++*dropped;
-        }
-    }
+    for (; is_digit(at, end); at++)
+        if (__builtin_mul_overflow(*mantissa, (uint64_t)10, mantissa) ||
+            __builtin_add_overflow(*mantissa, (uint64_t)(*at - '0'), mantissa))
+            *exact = false;
     return at;
 }
 
@@ -268,41 +263,40 @@ static const char *take_exponent(const char *at, const char *end, int *exponent)
     return at;
 }
 
-/* Mantissa times a power of ten: exact by one operation where both are exact doubles. */
-static double to_double(const char *token, uint64_t mantissa, int dropped, int exponent)
+/* Mantissa times a power of ten: right by one operation where both are exact doubles. */
+static double to_double(const char *digits, uint64_t mantissa, bool exact, int exponent)
 {
-    if (dropped == 0 && mantissa <= UINT64_C(1) << 53 && exponent >= -EXACT_POWER &&
+    if (exact && mantissa <= UINT64_C(1) << 53 && exponent >= -EXACT_POWER &&
         exponent <= EXACT_POWER)
         return exponent < 0 ? (double)mantissa / powers_of_ten[-exponent]
                             : (double)mantissa * powers_of_ten[exponent];
-    return fabs(strtod(token, NULL)); /* the token ends in a character of no number */
+    return strtod(digits, NULL); /* they end in a character of no number */
 }
 
 static bool scan_number(struct json_scan *scan, struct number *out_number)
 {
     struct number number = {0};
-    const char *token, *at, *fraction;
-    unsigned digits = 0;
-    int dropped = 0, exponent = 0, dropped_fraction = 0;
+    const char *digits, *at, *fraction;
+    bool exact = true;
+    int exponent = 0;
 
-    (void)scan_peek(scan);
-    token = scan->at;
-    number.is_negative = scan->at < scan->end && *scan->at == '-';
+    number.is_negative = scan_peek(scan) == '-';
     scan->at += number.is_negative;
+    digits = scan->at;
     *out_number = number;
-    if (!is_digit(scan->at, scan->end))
+    if (!is_digit(digits, scan->end))
         return special_number(scan, out_number);
-    if (*scan->at == '0' && is_digit(scan->at + 1, scan->end))
+    if (*digits == '0' && is_digit(digits + 1, scan->end))
         return scan_fail(scan, "a number begins with 0");
-    at = take_digits(scan->at, scan->end, &number.magnitude, &digits, &dropped);
-    number.is_integer = dropped == 0;
+    at = take_digits(digits, scan->end, &number.magnitude, &exact);
+    number.is_integer = exact;
     if (at < scan->end && *at == '.') {
         number.is_integer = false;
         fraction = at + 1;
-        at = take_digits(fraction, scan->end, &number.magnitude, &digits, &dropped_fraction);
+        at = take_digits(fraction, scan->end, &number.magnitude, &exact);
         if (at == fraction)
             return scan_fail(scan, "a number ends in '.'");
-        exponent = -(int)(at - fraction) + dropped_fraction;
+        exponent = at - fraction < 1000 ? -(int)(at - fraction) : -1000; /* beyond is strtod's */
     }
     if (at < scan->end && (*at == 'e' || *at == 'E')) {
         number.is_integer = false;
@@ -312,7 +306,7 @@ static bool scan_number(struct json_scan *scan, struct number *out_number)
     }
     if (at == scan->end)
         return scan_fail(scan, "the text ends in a number");
-    number.value = to_double(token, number.magnitude, dropped + dropped_fraction, exponent);
+    number.value = to_double(digits, number.magnitude, exact, exponent);
     if (number.is_negative)
         number.value = -number.value;
     scan->at = (char *)(uintptr_t)at;

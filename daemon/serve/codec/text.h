@@ -31,7 +31,5 @@ void text_double(struct text *text, double value);
 void text_json_string(struct text *text, const char *data, size_t size);
 /* "name": with a comma before it unless it is the first of its object. */
 void text_json_name(struct text *text, const char *name);
-/* Length of the UTF-8 character at `data`, 0 when it is none. */
-size_t utf8_length(const char *data, size_t size);
 
 #endif

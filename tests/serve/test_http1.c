@@ -1,0 +1,156 @@
+/* The HTTP/1.1 head parser: what it takes, what it refuses and by which status. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "serve/http1.h"
+
+static int parse(const char *text, struct http1_head *head)
+{
+    const char *why = NULL;
+    int refusal = http1_parse_head(text, strlen(text), head, &why);
+
+    assert_true((refusal == 0) == (why == NULL));
+    return refusal;
+}
+
+static void a_plain_head_is_taken(void **state)
+{
+    struct http1_head head;
+
+    (void)state;
+    assert_int_equal(0, parse("POST /v2/models/m/infer?a=1 HTTP/1.1\r\nHost: x\r\n"
+                              "Content-Length: 12\r\nInference-Header-Content-Length: 7\r\n"
+                              "Accept-Encoding: br, gzip;q=0.5, deflate;q=0\r\n"
+                              "Content-Encoding: gzip\r\n\r\n",
+                              &head));
+    assert_int_equal(HTTP1_POST, head.method);
+    assert_memory_equal("/v2/models/m/infer", head.path.data, head.path.size);
+    assert_memory_equal("a=1", head.query.data, head.query.size);
+    assert_int_equal(12, head.content_length);
+    assert_true(head.has_json_length);
+    assert_int_equal(7, head.json_length);
+    assert_true(head.keep_alive);
+    assert_true(head.accepts_gzip);
+    assert_false(head.accepts_deflate);
+    assert_int_equal(CODING_GZIP, head.coding);
+}
+
+static void connection_options_decide_whether_it_stays_open(void **state)
+{
+    struct http1_head head;
+
+    (void)state;
+    assert_int_equal(0,
+                     parse("GET / HTTP/1.1\r\nHost: x\r\nConnection: foo, Close\r\n\r\n", &head));
+    assert_false(head.keep_alive);
+    assert_int_equal(0, parse("GET / HTTP/1.0\r\n\r\n", &head));
+    assert_false(head.keep_alive);
+    assert_int_equal(0, parse("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", &head));
+    assert_true(head.keep_alive);
+}
+
+static void what_could_be_read_two_ways_is_refused(void **state)
+{
+    static const struct {
+        const char *text;
+        int refusal;
+    } cases[] = {
+        {"GET / HTTP/1.1\r\n\r\n", 400},                       /* no Host */
+        {"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400}, /* two */
+        {"GET / HTTP/1.1\r\nHost : a\r\n\r\n", 400},           /* space */
+        {"GET / HTTP/1.1\r\nHost: a\r\n b\r\n\r\n", 400},      /* obs-fold */
+        {"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n", 400},      /* bare LF */
+        {"GET / HTTP/1.1\r\nHost: a\r\nX: \x01\r\n\r\n", 400}, /* control */
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1,1\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: \r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999999999999999\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501},
+        {"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n",
+         400},
+        {"GET / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\nHost: a\r\nExpect: 200-ok\r\n\r\n", 417},
+        {"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 400},
+        {"GET  / HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+        {"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+        {"G(T / HTTP/1.1\r\nHost: a\r\n\r\n", 400},
+        {"GET / HTTP/1.1\r\n: a\r\n\r\n", 400},
+        {"\r\n\r\n", 400},
+    };
+    struct http1_head head;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        if (parse(cases[i].text, &head) != cases[i].refusal)
+            fail_msg("case %zu: %s", i, cases[i].text);
+    }
+}
+
+static void a_nul_in_a_value_is_refused(void **state)
+{
+    static const char text[] = "GET / HTTP/1.1\r\nHost: a\0b\r\n\r\n";
+    const char *why = NULL;
+    struct http1_head head;
+
+    (void)state;
+    assert_int_equal(400, http1_parse_head(text, sizeof(text) - 1, &head, &why));
+}
+
+static void too_many_fields_are_refused(void **state)
+{
+    char text[4096] = "GET / HTTP/1.1\r\nHost: a\r\n";
+    struct http1_head head;
+
+    (void)state;
+    for (int i = 0; i < HTTP1_FIELDS_MAX; i++)
+        (void)strcat(text, "X: y\r\n");
+    (void)strcat(text, "\r\n");
+    assert_int_equal(431, parse(text, &head));
+}
+
+static void a_head_is_only_whole_with_its_blank_line(void **state)
+{
+    static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\nrest";
+
+    (void)state;
+    for (size_t size = 0; size < sizeof(text) - 5; size++)
+        assert_int_equal(0, http1_head_size(text, size));
+    assert_int_equal(sizeof(text) - 5, http1_head_size(text, sizeof(text) - 1));
+}
+
+static void chunk_sizes_are_hex_digits_and_nothing_else(void **state)
+{
+    uint64_t size = 0;
+
+    (void)state;
+    assert_true(http1_parse_chunk_size("1aF", 3, &size));
+    assert_int_equal(0x1af, size);
+    assert_true(http1_parse_chunk_size("0;ext=1", 7, &size));
+    assert_int_equal(0, size);
+    assert_false(http1_parse_chunk_size("", 0, &size));
+    assert_false(http1_parse_chunk_size("0x6", 3, &size));
+    assert_false(http1_parse_chunk_size("+6", 2, &size));
+    assert_false(http1_parse_chunk_size("123456789", 9, &size));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_plain_head_is_taken),
+        cmocka_unit_test(connection_options_decide_whether_it_stays_open),
+        cmocka_unit_test(what_could_be_read_two_ways_is_refused),
+        cmocka_unit_test(a_nul_in_a_value_is_refused),
+        cmocka_unit_test(too_many_fields_are_refused),
+        cmocka_unit_test(a_head_is_only_whole_with_its_blank_line),
+        cmocka_unit_test(chunk_sizes_are_hex_digits_and_nothing_else),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
