@@ -31,8 +31,8 @@ static int64_t smaller(int64_t a, int64_t b)
 /* Nanoseconds that a product takes about: bound by arithmetic or by reading B. */
 static double guess_time(enum cpu_isa isa, double m, double k, double n)
 {
-    static const double flops_per_ns[CPU_ISA_COUNT] = {12, 45, 90};
-    double compute = 2 * m * k * n / flops_per_ns[isa], read = 4 * k * n / 30;
+    static const double flops_per_ns[CPU_ISA_COUNT] = {20, 110, 190};
+    double compute = 2 * m * k * n / flops_per_ns[isa], read = 4 * k * n / 60;
 
     return compute > read ? compute : read;
 }
