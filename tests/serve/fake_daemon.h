@@ -73,7 +73,7 @@ static void fake_model(struct model *model, const char *name, enum dtype dtype)
     histogram_init(&model->stats.batch_size, 1);
 }
 
-static void fake_init(uint64_t host_limit)
+static inline void fake_init(uint64_t host_limit)
 {
     fake_model(&fake.models[0], "ident", DTYPE_FLOAT);
     fake_model(&fake.models[1], "ident_int64", DTYPE_INT64);
@@ -250,7 +250,7 @@ static void fake_answer(struct request *request)
 }
 
 /* Answers what the model `held` holds. */
-static void fake_release(void)
+static inline void fake_release(void)
 {
     (void)pthread_mutex_lock(&fake.lock);
     while (fake.held_count > 0)
