@@ -19,18 +19,29 @@ static uint64_t step_bytes(const struct step *step)
     return bytes;
 }
 
-static int64_t total_ns(const struct plan *plan)
-{
-    int64_t total = 0;
+/* What shares of time are shares of: measured nanoseconds, or estimated work before any profile. */
+struct times {
+    bool measured;
+    double total;
+};
 
-    for (size_t i = 0; i < plan->step_count; i++)
-        total += atomic_load(&plan->steps[i].total_ns);
-    return total;
+static double step_time(const struct step *step, bool measured)
+{
+    return measured ? (double)atomic_load(&step->total_ns) : (double)step->work;
 }
 
-static double time_share(const struct step *step, int64_t total)
+static struct times sum_times(const struct plan *plan)
 {
-    return total == 0 ? 0 : (double)atomic_load(&step->total_ns) / (double)total;
+    struct times times = {.measured = atomic_load(&plan->profiled_runs) > 0};
+
+    for (size_t i = 0; i < plan->step_count; i++)
+        times.total += step_time(&plan->steps[i], times.measured);
+    return times;
+}
+
+static double time_share(const struct step *step, const struct times *times)
+{
+    return times->total > 0 ? step_time(step, times->measured) / times->total : 0;
 }
 
 static const struct operand *first_output(const struct step *step)
@@ -94,7 +105,7 @@ static void put_operands(FILE *to, const char *name, size_t count,
     fputc(']', to);
 }
 
-static void put_step(const struct plan *plan, size_t index, int64_t total, FILE *to)
+static void put_step(const struct plan *plan, size_t index, const struct times *times, FILE *to)
 {
     const struct step *step = &plan->steps[index];
     const struct operand *out = first_output(step);
@@ -116,7 +127,7 @@ static void put_step(const struct plan *plan, size_t index, int64_t total, FILE 
             out == NULL ? "none" : layout_name(out->layout), step_bytes(step), step->scratch_bytes,
             step->call.outputs == 0 ? "none" : where_name(plan, &step->out[0]),
             step->call.outputs == 0 || step->out[0].base == BASE_ABSOLUTE ? 0 : step->out[0].offset,
-            time_share(step, total), index == plan->peak_step ? "true" : "false");
+            time_share(step, times), index == plan->peak_step ? "true" : "false");
     for (size_t i = 0; i < step->refusals; i++) {
         fprintf(to, "%s{\"kernel\":", i == 0 ? "" : ",");
         put_string(to, step->refused[i].kernel);
@@ -129,15 +140,15 @@ static void put_step(const struct plan *plan, size_t index, int64_t total, FILE 
 
 static void explain_json(const struct plan *plan, FILE *to)
 {
-    int64_t total = total_ns(plan), runs = atomic_load(&plan->profiled_runs);
+    struct times times = sum_times(plan);
 
     fprintf(to,
             "{\"peak_bytes\":%" PRIu64 ",\"lower_bound_bytes\":%" PRIu64
             ",\"peak_step\":%u,\"exact\":%s,\"batch_exact\":%s,\"predicted_us\":%" PRId64
-            ",\"profiled_runs\":%" PRId64 ",\"inputs\":[",
+            ",\"time_measured\":%s,\"inputs\":[",
             plan->peak_bytes, plan->lower_bound_bytes, plan->peak_step,
             plan->rest == NULL ? "true" : "false", plan->batch_exact ? "true" : "false",
-            atomic_load(&plan->predicted_us), runs);
+            atomic_load(&plan->predicted_us), times.measured ? "true" : "false");
     for (size_t i = 0; i < plan->inputs; i++) {
         fprintf(to, "%s{\"name\":", i == 0 ? "" : ",");
         put_string(to, plan->program->graph->in[i]->name);
@@ -147,7 +158,7 @@ static void explain_json(const struct plan *plan, FILE *to)
     }
     fputs("],\"steps\":[", to);
     for (size_t i = 0; i < plan->step_count; i++)
-        put_step(plan, i, total, to);
+        put_step(plan, i, &times, to);
     fprintf(to, "\n],\"continues\":");
     if (plan->rest == NULL || list_is_empty(&plan->rest->graph->nodes))
         fputs("null", to);
@@ -158,16 +169,16 @@ static void explain_json(const struct plan *plan, FILE *to)
 
 /* ---- the table ---- */
 
-static void print_step(const struct plan *plan, size_t index, int64_t total, FILE *to)
+static void print_step(const struct plan *plan, size_t index, const struct times *times, FILE *to)
 {
     const struct step *step = &plan->steps[index];
     const struct operand *out = first_output(step);
-    char shape[SHAPE_TEXT_BYTES] = "-", share[16] = "-";
+    char shape[SHAPE_TEXT_BYTES] = "-", share[16];
 
     if (out != NULL)
         shape_format(&out->shape, shape);
-    if (total > 0)
-        snprintf(share, sizeof(share), "%.1f%%", 100 * time_share(step, total));
+    snprintf(share, sizeof(share), "%s%.1f%%", times->measured ? "" : "~",
+             100 * time_share(step, times));
     fprintf(to, "%c%4zu %6s %-18s %-22s %-20s %-8s %12" PRIu64 " %12" PRId64 "  %s%s%s\n",
             index == plan->peak_step ? '*' : ' ', index, share, step->call.op->onnx.name,
             step->kernel->name, shape, out == NULL ? "-" : layout_name(out->layout),
@@ -180,7 +191,7 @@ static void print_step(const struct plan *plan, size_t index, int64_t total, FIL
 
 static void explain_table(const struct plan *plan, FILE *to)
 {
-    int64_t total = total_ns(plan);
+    struct times times = sum_times(plan);
     char text[SHAPE_TEXT_BYTES];
 
     for (size_t i = 0; i < plan->inputs; i++)
@@ -196,7 +207,7 @@ static void explain_table(const struct plan *plan, FILE *to)
     fprintf(to, " step   time %-18s %-22s %-20s %-8s %12s %12s  %s\n", "operator", "kernel",
             "shape", "layout", "bytes", "offset", "node");
     for (size_t i = 0; i < plan->step_count; i++)
-        print_step(plan, i, total, to);
+        print_step(plan, i, &times, to);
     if (plan->rest != NULL && !list_is_empty(&plan->rest->graph->nodes))
         fprintf(to, "… goes on with '%s' once its shapes are known\n",
                 LIST_FIRST(&plan->rest->graph->nodes, struct node, link)->name);

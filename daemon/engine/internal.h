@@ -16,6 +16,7 @@
 #include "device/kernel.h"
 #include "device/weights.h"
 #include "engine/engine.h"
+#include "graph/fusion.h"
 #include "graph/pass.h"
 
 enum {
@@ -52,14 +53,14 @@ struct network {
     struct folder *folder;
     size_t held_count; /* constants of the model, by address */
     struct held *held;
-    size_t held_bytes; /* of those in memory in their own form */
+    _Atomic size_t held_bytes; /* of those in memory in their own form */
     struct network_port *in, *out;
     pthread_mutex_t compile_lock; /* one plan is made at a time; guards `programs`, `folder` */
     struct program *programs;
     pthread_rwlock_t cache_lock; /* guards the three below */
     struct list plans;
     size_t plan_count;
-    size_t plan_bytes;
+    _Atomic size_t plan_bytes;
     size_t max_plan_bytes;
     size_t max_plan_count;
     _Atomic uint64_t use_clock; /* stamps plans for the LRU */
@@ -88,6 +89,7 @@ struct step {
     size_t found_first;  /* index into the run's list of found shapes */
     bool has_bound;
     uint64_t scratch_bytes;
+    uint64_t work; /* estimate, in the unit of node_work() */
     const char *name;
     const char *note;
     size_t refusals;
@@ -247,6 +249,7 @@ struct node_layouts {
  */
 enum status making_try(struct making *making, const struct node *node, enum layout body,
                        enum layout first, struct node_layouts *out_layouts, int *out_rank);
+uint64_t node_work(const struct node *node); /* work.c */
 uint64_t value_bytes(const struct making *making, const struct value *value);
 bool value_is_blockable(const struct making *making, const struct value *value);
 const struct kernel *const *making_kernels(const struct making *making, const struct node *node);

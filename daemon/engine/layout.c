@@ -14,8 +14,7 @@
 extern const struct op_def op_reorder;
 
 enum {
-    REORDER_FIXED_COST = 16384, /* a step is not free; in bytes moved, like all costs here */
-    FLOPS_PER_BYTE = 8          /* arithmetic done in the time that moves one byte */
+    REORDER_FIXED_COST = 16384 /* a step is not free; in bytes moved, like all costs here */
 };
 
 struct node_options {
@@ -43,35 +42,6 @@ struct layouting {
 };
 
 /* ---- what each node may and would like to have ---- */
-
-static uint64_t node_bytes(const struct node *node)
-{
-    uint64_t bytes = 0;
-
-    for (size_t i = 0; i < node->inputs; i++)
-        if (node->in[i] != NULL && node->in[i]->constant == NULL)
-            bytes += (uint64_t)shape_count(&node->in[i]->shape) * dtype_bytes(node->in[i]->dtype);
-    for (size_t i = 0; i < node->outputs; i++)
-        if (node->out[i] != NULL)
-            bytes += (uint64_t)shape_count(&node->out[i]->shape) * dtype_bytes(node->out[i]->dtype);
-    return bytes;
-}
-
-/* What a node's worse layout costs: a share of its own work. */
-static uint64_t node_work(const struct node *node)
-{
-    const struct value *weights = node->inputs > 1 ? node->in[1] : NULL;
-    uint64_t work = node_bytes(node);
-
-    if (weights != NULL && weights->constant != NULL && weights->shape.rank >= 3 &&
-        node->out[0] != NULL && weights->shape.dims[0] > 0) {
-        uint64_t macs = (uint64_t)shape_count(&node->out[0]->shape) *
-                        (uint64_t)(shape_count(&weights->shape) / weights->shape.dims[0]);
-
-        work += 2 * macs / FLOPS_PER_BYTE;
-    }
-    return work;
-}
 
 /* Bytes that padding the channels adds. */
 static uint64_t padding_bytes(const struct making *making, const struct node *node)

@@ -281,7 +281,7 @@ size_t network_resident_bytes(const struct network *network)
 
 size_t network_plan_bytes(const struct network *network)
 {
-    return network->plan_bytes;
+    return atomic_load_explicit(&network->plan_bytes, memory_order_relaxed);
 }
 
 enum status network_plan(struct network *network, const struct shape *input_shapes,

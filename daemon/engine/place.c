@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "engine/internal.h"
-#include "graph/fusion.h"
 #include "graph/planner.h"
 
 static const struct attr_def *find_attr(const struct op_def *op, const char *name)

@@ -183,6 +183,44 @@ static void tell_shapes(const struct frame *frame, struct shape *out_shapes)
                 plan->out_found[i] < 0 ? plan->out_shapes[i] : frame->found[plan->out_found[i]];
 }
 
+/* ---- the guard behind the peak (I4), in builds with assertions ---- */
+
+#ifdef NDEBUG
+#define GUARD_SET(running)   (void)0
+#define GUARD_CHECK(running) (void)0
+#else
+#define GUARD_SET(running)   guard_set(running)
+#define GUARD_CHECK(running) assert(guard_is_whole(running))
+
+enum { GUARD_BYTES = 64, GUARD_PAGE = 4096, GUARD_BYTE = 0xA5 };
+
+/* Bytes behind what was asked for that are on its last page: they are there, and nobody's. */
+static size_t guard_bytes(const struct running *running)
+{
+    size_t left = (GUARD_PAGE - running->used_bytes % GUARD_PAGE) % GUARD_PAGE;
+
+    return !running->run->lane->device->ops->host_memory ? 0
+           : left < GUARD_BYTES                          ? left
+                                                         : GUARD_BYTES;
+}
+
+static void guard_set(const struct running *running)
+{
+    memset(running->arena + running->used_bytes, GUARD_BYTE, guard_bytes(running));
+}
+
+static bool guard_is_whole(const struct running *running)
+{
+    const unsigned char *guard = (unsigned char *)running->arena + running->used_bytes;
+
+    for (size_t i = 0; i < guard_bytes(running); i++)
+        if (guard[i] != GUARD_BYTE)
+            return false;
+    return true;
+}
+
+#endif
+
 /* ---- segments ---- */
 
 /* Buffers of one plan's run: the caller's, or what the plan before the cut carried over. */
@@ -283,7 +321,9 @@ static enum status run_plan(struct running *running, struct plan *plan,
         bases[BASE_FIRST_BOUND + i] = borders->in[i].data;
     TRY(bind_outputs(running, &frame, borders->out, borders->names, &plan_base));
     bases[BASE_ARENA] = running->arena + plan_base;
+    GUARD_SET(running);
     TRY(run_steps(running, &frame, borders->step_ns));
+    GUARD_CHECK(running);
     tell_shapes(&frame, borders->out_shapes);
     if (plan->rest == NULL)
         return STATUS_OK;
