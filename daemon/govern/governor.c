@@ -141,7 +141,17 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 uint64_t governor_keep_bytes(const struct governor *governor, bool forced)
 {
-    return forced ? 0 : larger(governor->config.floor_bytes, governor->recent_peak_bytes);
+    return forced ? 0 : governor->config.floor_bytes;
+}
+
+/* KEEP: what came back counts only while batches run, for an idle lane needs nothing. */
+static uint64_t keep_now(const struct governor *governor, const struct govern_input *input)
+{
+    bool in_use = input->planned_bytes > 0 ||
+                  input->now_us - input->last_batch_us < governor->config.dwell_us;
+
+    return in_use ? larger(governor->config.floor_bytes, governor->recent_peak_bytes)
+                  : governor->config.floor_bytes;
 }
 
 /* Watches what comes back after the last trim, and forgets what nobody needed for a minute. */
@@ -155,7 +165,9 @@ static void watch_refaults(struct governor *governor, const struct govern_input 
         if (input->now_us - governor->trim_us > REFAULT_US)
             governor->trim_us = CLOCK_NEVER;
         else if (input->last_batch_us > governor->trim_us && demand > felt) {
-            governor->recent_peak_bytes = larger(governor->recent_peak_bytes, demand);
+            uint64_t back = demand < governor->trim_from_bytes ? demand : governor->trim_from_bytes;
+
+            governor->recent_peak_bytes = larger(governor->recent_peak_bytes, back);
             governor->recent_peak_us = input->now_us;
             governor->trim_us = CLOCK_NEVER;
         }
@@ -169,17 +181,17 @@ static void watch_refaults(struct governor *governor, const struct govern_input 
 /* ---- what a level does ---- */
 
 /* The floor of the level, however slowly it gets there: what decides whether acting is worth it. */
-static uint64_t keep_in_the_end(const struct governor *governor)
+static uint64_t keep_in_the_end(const struct governor *governor, const struct govern_input *input)
 {
     return governor->level == LEVEL_EVICT ? governor->config.floor_bytes
-                                          : governor_keep_bytes(governor, false);
+                                          : keep_now(governor, input);
 }
 
 /* How much cached memory the level leaves this time; UINT64_MAX: all of it. */
 static uint64_t keep_for_level(const struct governor *governor, const struct govern_input *input)
 {
     const struct govern_config *config = &governor->config;
-    uint64_t keep = keep_in_the_end(governor);
+    uint64_t keep = keep_in_the_end(governor, input);
     uint64_t cached = input->cached_bytes;
     double excess;
     uint64_t give;
@@ -198,17 +210,27 @@ static uint64_t keep_for_level(const struct governor *governor, const struct gov
     return give < cached - keep ? cached - give : keep;
 }
 
+/* Whether what nobody can take back holds the level by itself. */
+static bool is_pinned(const struct governor *governor, const struct govern_input *input)
+{
+    uint64_t movable = input->cached_bytes + input->planned_bytes;
+    struct govern_input rest = *input;
+
+    rest.reserved_bytes -= movable < rest.reserved_bytes ? movable : rest.reserved_bytes;
+    return input->planned_bytes == 0 || !is_calm(governor, &rest);
+}
+
 static void act_on_level(struct governor *governor, const struct govern_input *input,
                          struct govern_verdict *verdict)
 {
     uint64_t keep = keep_for_level(governor, input);
-    uint64_t last = keep_in_the_end(governor);
+    uint64_t last = keep_in_the_end(governor, input);
     uint64_t worth = input->cached_bytes > last ? input->cached_bytes - last : 0;
 
     if (governor->level == LEVEL_NORMAL || is_calm(governor, input))
         return;
     if (worth == 0 || worth < governor->config.trim_minimum_bytes) {
-        verdict->pinned = true;
+        verdict->pinned = is_pinned(governor, input);
         return;
     }
     if (keep >= input->cached_bytes)

@@ -79,7 +79,7 @@ void governor_init(struct governor *governor, const struct govern_config *config
 void governor_configure(struct governor *governor, const struct govern_config *config); /* live */
 void governor_tick(struct governor *governor, const struct govern_input *input,
                    struct govern_verdict *out_verdict);
-/* What may be kept when someone asks for empty_cache: the KEEP floor, or 0 when `forced`. */
+/* What may be kept when someone asks for empty_cache: the configured floor, or 0 when `forced`. */
 uint64_t governor_keep_bytes(const struct governor *governor, bool forced);
 
 #endif

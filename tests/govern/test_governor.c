@@ -251,11 +251,52 @@ static void a_trim_that_was_felt_is_not_repeated_for_a_minute(void **state)
         trims += w->out.trim;
     }
     assert_true(trims <= 1);
-    assert_int_equal(governor_keep_bytes(&w->governor, false), 500 * MIB);
-    w->in.cached_bytes = 0;
+    assert_int_equal(w->governor.recent_peak_bytes, 500 * MIB);
     for (int i = 0; i < 61; i++)
         tick(w, SECOND);
-    assert_int_equal(governor_keep_bytes(&w->governor, false), 0);
+    assert_int_equal(w->governor.recent_peak_bytes, 0);
+}
+
+static void what_was_felt_is_kept_only_while_batches_run(void **state)
+{
+    struct world *w = *state;
+
+    w->weights = 400 * MIB;
+    for (int i = 0; i < 10; i++) {
+        w->in.cached_bytes = 0;
+        w->used = 500 * MIB;
+        busy_tick(w, TICK / 2);
+        w->used = 0;
+        w->in.cached_bytes = 500 * MIB;
+        busy_tick(w, TICK / 2);
+    }
+    assert_int_equal(w->in.cached_bytes, 500 * MIB);
+    tick(w, standard.dwell_us);
+    assert_int_equal(w->in.cached_bytes, 0);
+}
+
+static void a_larger_batch_than_before_a_trim_is_no_refault(void **state)
+{
+    struct world *w = *state;
+
+    w->weights = 860 * MIB;
+    w->in.cached_bytes = 20 * MIB;
+    busy_tick(w, TICK);
+    assert_int_equal(w->in.cached_bytes, 0);
+    w->used = 120 * MIB;
+    busy_tick(w, TICK);
+    assert_true(w->governor.recent_peak_bytes <= 20 * MIB);
+}
+
+static void memory_in_use_by_batches_is_not_pinned(void **state)
+{
+    struct world *w = *state;
+
+    w->weights = 100 * MIB;
+    w->used = 800 * MIB;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_RECLAIM);
+    assert_false(w->out.pinned);
 }
 
 static void a_trim_that_nobody_felt_may_come_again(void **state)
@@ -268,7 +309,7 @@ static void a_trim_that_nobody_felt_may_come_again(void **state)
     assert_int_equal(w->in.cached_bytes, 0);
     w->used = 20 * MIB; /* small batches only from now on */
     busy_tick(w, TICK);
-    assert_int_equal(governor_keep_bytes(&w->governor, false), 0);
+    assert_int_equal(w->governor.recent_peak_bytes, 0);
 }
 
 static void little_free_memory_reclaims_although_usage_is_low(void **state)
@@ -464,6 +505,9 @@ int main(void)
         TEST(weights_above_a_mark_are_pinned_and_make_no_trim_loop),
         TEST(the_floor_is_never_trimmed),
         TEST(a_trim_that_was_felt_is_not_repeated_for_a_minute),
+        TEST(what_was_felt_is_kept_only_while_batches_run),
+        TEST(a_larger_batch_than_before_a_trim_is_no_refault),
+        TEST(memory_in_use_by_batches_is_not_pinned),
         TEST(a_trim_that_nobody_felt_may_come_again),
         TEST(little_free_memory_reclaims_although_usage_is_low),
         TEST(unknown_free_memory_is_no_pressure),
