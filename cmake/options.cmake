@@ -2,6 +2,7 @@
 option(SLUICE_ASAN "AddressSanitizer and UndefinedBehaviorSanitizer" OFF)
 option(SLUICE_TSAN "ThreadSanitizer" OFF)
 option(SLUICE_FUZZ "libFuzzer targets (clang)" OFF)
+option(SLUICE_TESTS "build the tests" ON)
 option(SLUICE_WERROR "warnings are errors" ON)
 
 set(CMAKE_C_STANDARD 17)
