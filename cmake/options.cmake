@@ -5,6 +5,12 @@ option(SLUICE_FUZZ "libFuzzer targets (clang)" OFF)
 option(SLUICE_TESTS "build the tests" ON)
 option(SLUICE_WERROR "warnings are errors" ON)
 
+# Compiles again only what changed, also after a change of branch.
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_C_COMPILER_LAUNCHER)
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+
 set(CMAKE_C_STANDARD 17)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS ON)
