@@ -1,0 +1,112 @@
+/* The CPU device itself: opening, names, caps, layouts, kernels found by operator. */
+#include "support/unit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/cpu.h"
+
+static void open_device(const char *name, const char *precision, enum status expected,
+                        struct device **out_device, struct error *err)
+{
+    struct device_config config = {.name = name, .lanes = 2, .threads = 4, .precision = precision};
+
+    device_register(&device_cpu_ops);
+    device_register(&device_cpu_ops); /* twice is once */
+    assert_int_equal(device_open(&config, out_device, err), expected);
+}
+
+static void auto_is_the_cpu_where_there_is_no_other(void **state)
+{
+    struct device *device;
+    struct error err;
+    char text[256];
+    size_t count;
+
+    (void)state;
+    open_device("auto", "default", STATUS_OK, &device, &err);
+    device_table(&count);
+    assert_int_equal(count, 1);
+    assert_int_equal(device->lanes, 2);
+    assert_int_equal(device->threads_per_lane, 2);
+    device->ops->describe(device, text, sizeof(text));
+    assert_non_null(strstr(text, "2 lanes of 2 threads"));
+    device_close(device);
+}
+
+static void unknown_names_are_refused_with_the_known_ones(void **state)
+{
+    struct device *device;
+    struct error err;
+
+    (void)state;
+    open_device("gpu", "default", STATUS_NOT_FOUND, &device, &err);
+    assert_non_null(strstr(err.text, "'gpu'"));
+    assert_non_null(strstr(err.text, "auto, cpu"));
+    open_device("cpu", "fp8", STATUS_INVALID, &device, &err);
+    assert_non_null(strstr(err.text, "fp8"));
+}
+
+static void the_environment_caps_the_instruction_set(void **state)
+{
+    struct device *device;
+    struct error err;
+
+    (void)state;
+    setenv("SLUICE_CPU", "baseline", 1);
+    open_device("cpu", "strict", STATUS_OK, &device, &err);
+    assert_int_equal(cpu_isa_of(device), CPU_BASELINE);
+    assert_int_equal(device->channel_block, 8);
+    assert_true(cpu_is_strict(device));
+    device_close(device);
+    setenv("SLUICE_CPU", "mmx", 1);
+    open_device("cpu", "strict", STATUS_INVALID, &device, &err);
+    assert_non_null(strstr(err.text, "mmx"));
+    unsetenv("SLUICE_CPU");
+}
+
+static void every_listed_kernel_can_run(void **state)
+{
+    struct device *device;
+    struct error err;
+    size_t count;
+    const struct op_def *const *ops = op_table(&count);
+
+    (void)state;
+    open_device("cpu", "default", STATUS_OK, &device, &err);
+    for (size_t i = 0; i < count; i++) {
+        const struct kernel *const *kernels = device->ops->kernels(device, ops[i]);
+
+        for (; kernels != NULL && *kernels != NULL; kernels++) {
+            assert_non_null((*kernels)->name);
+            assert_non_null((*kernels)->enqueue);
+        }
+    }
+    device_close(device);
+}
+
+static void blocked_bytes_count_the_padding(void **state)
+{
+    const struct shape shape = {4, {2, 17, 3, 5}}, none = {4, {0, 17, 3, 5}};
+
+    (void)state;
+    assert_int_equal(layout_bytes(LAYOUT_PLAIN, 16, DTYPE_FLOAT, &shape), 2 * 17 * 15 * 4);
+    assert_int_equal(layout_bytes(LAYOUT_NHWC, 16, DTYPE_INT8, &shape), 2 * 17 * 15);
+    assert_int_equal(layout_bytes(LAYOUT_BLOCKED, 16, DTYPE_FLOAT, &shape), 2 * 32 * 15 * 4);
+    assert_int_equal(layout_bytes(LAYOUT_BLOCKED, 8, DTYPE_FLOAT, &shape), 2 * 24 * 15 * 4);
+    assert_int_equal(layout_bytes(LAYOUT_BLOCKED, 16, DTYPE_FLOAT, &none), 0);
+    assert_string_equal(layout_name(LAYOUT_BLOCKED), "blocked");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(auto_is_the_cpu_where_there_is_no_other),
+        cmocka_unit_test(unknown_names_are_refused_with_the_known_ones),
+        cmocka_unit_test(the_environment_caps_the_instruction_set),
+        cmocka_unit_test(every_listed_kernel_can_run),
+        cmocka_unit_test(blocked_bytes_count_the_padding),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
