@@ -1,0 +1,258 @@
+/* The fusing passes: before and after. */
+#include <string.h>
+
+#include "graph/fusion.h"
+#include "graph/pass.h"
+#include "ops/conv.h"
+#include "ops/gemm.h"
+#include "ops/matmul.h"
+#include "support/unit.h"
+
+static struct value *fed(struct graph *graph, size_t rank, const int64_t *dims)
+{
+    struct value *value = graph_add_value(graph, "x");
+
+    assert_non_null(value);
+    value->dtype = DTYPE_FLOAT;
+    value->shape = shape_make(rank, dims);
+    value->shape_known = true;
+    return value;
+}
+
+static struct value *constant(struct graph *graph, size_t rank, const int64_t *dims)
+{
+    struct shape shape = shape_make(rank, dims);
+
+    return graph_add_constant(graph, "", constant_allocate(DTYPE_FLOAT, &shape));
+}
+#define DIMS(...)                                                                                  \
+    sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (int64_t[])                                \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+
+/* Shapes as a plan would have inferred them. */
+static struct value *apply(struct graph *graph, const char *op, struct value *a, struct value *b)
+{
+    const struct op_def *def = op_find("", op);
+    struct node *node = graph_add_node(graph, NULL, def, op, b == NULL ? 1 : 2, 1);
+
+    assert_non_null(node);
+    if (node->attrs != NULL)
+        op_attrs_default(def, node->attrs);
+    node_set_input(node, 0, a);
+    if (b != NULL)
+        node_set_input(node, 1, b);
+    node_set_output(node, 0, graph_add_value(graph, ""));
+    assert_ok(graph_infer_node(graph, node, NULL));
+    return node->out[0];
+}
+
+static void finish(struct graph *graph, size_t inputs, struct value *const *in, struct value *out)
+{
+    assert_ok(graph_set_inputs(graph, inputs, in));
+    assert_ok(graph_set_outputs(graph, 1, &out));
+}
+
+static void run(struct graph *graph, const struct pass *pass)
+{
+    const struct pass_context context = {.fold = NULL};
+    const char *reason = "";
+
+    assert_ok(pass->run(graph, &context, NULL));
+    graph_remove_dead(graph);
+    if (!graph_is_valid(graph, &reason))
+        fail_msg("%s", reason);
+}
+
+static size_t count(const struct graph *graph, const char *op)
+{
+    const struct node *node;
+    size_t found = 0;
+
+    LIST_FOR_EACH (node, &graph->nodes, const struct node, link)
+        found += op == NULL || strcmp(node->op->onnx.name, op) == 0;
+    return found;
+}
+
+static struct node *only(const struct graph *graph)
+{
+    assert_int_equal(count(graph, NULL), 1);
+    return LIST_FIRST(&graph->nodes, struct node, link);
+}
+
+/* ---- biases ---- */
+
+static void a_channel_constant_becomes_the_bias_of_a_convolution(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, 3, 8, 8));
+    struct value *y = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+    struct node *node;
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Add", constant(graph, DIMS(1, 4, 1, 1)), y));
+    run(graph, &pass_fuse_bias);
+    node = only(graph);
+    assert_ptr_equal(node->op, &op_conv);
+    assert_int_equal(node->in[CONV_BIAS]->shape.rank, 1);
+    assert_int_equal(node->in[CONV_BIAS]->shape.dims[0], 4);
+    graph_destroy(graph);
+}
+
+static void a_row_becomes_the_bias_of_a_product(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(2, 5, 8));
+    struct value *y = apply(graph, "MatMul", x, constant(graph, DIMS(8, 16)));
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Add", y, constant(graph, DIMS(16))));
+    run(graph, &pass_fuse_bias);
+    assert_true(((struct matmul_attrs *)only(graph)->attrs)->has_bias);
+    graph_destroy(graph);
+}
+
+static void what_is_no_bias_stays_an_addition(void **state)
+{
+    const int64_t shapes[][4] = {{1, 1, 8, 8}, {1, 1, 1, 1}, {1, 4, 8, 8}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct graph *graph = graph_create();
+        struct value *x = fed(graph, DIMS(1, 3, 8, 8));
+        struct value *y = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+
+        finish(graph, 1, &x, apply(graph, "Add", y, constant(graph, 4, shapes[i])));
+        run(graph, &pass_fuse_bias);
+        assert_int_equal(count(graph, "Add"), 1);
+        graph_destroy(graph);
+    }
+}
+
+static void a_sum_that_others_read_keeps_its_addition(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, 3, 8, 8));
+    struct value *y = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+    struct value *sum = apply(graph, "Add", y, constant(graph, DIMS(1, 4, 1, 1)));
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Mul", sum, y));
+    run(graph, &pass_fuse_bias);
+    assert_int_equal(count(graph, "Add"), 1);
+    graph_destroy(graph);
+}
+
+/* ---- residuals and activations ---- */
+
+static void a_residual_and_an_activation_are_taken_in(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *in[2] = {fed(graph, DIMS(1, 3, 8, 8)), fed(graph, DIMS(1, 4, 8, 8))};
+    struct value *y = apply(graph, "Conv", in[0], constant(graph, DIMS(4, 3, 1, 1)));
+    const struct epilogue *epilogue;
+
+    (void)state;
+    finish(graph, 2, in, apply(graph, "Relu", apply(graph, "Add", y, in[1]), NULL));
+    run(graph, &pass_fuse_epilogue);
+    epilogue = node_epilogue(only(graph));
+    assert_int_equal(epilogue->act, ACT_RELU);
+    assert_true(epilogue->has_residual);
+    assert_false(epilogue->residual_after);
+    assert_ptr_equal(only(graph)->in[CONV_RESIDUAL], in[1]);
+    graph_destroy(graph);
+}
+
+static void a_residual_behind_an_activation_says_so(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *in[2] = {fed(graph, DIMS(2, 8)), fed(graph, DIMS(2, 4))};
+    struct value *y = apply(graph, "MatMul", in[0], constant(graph, DIMS(8, 4)));
+
+    (void)state;
+    finish(graph, 2, in, apply(graph, "Add", in[1], apply(graph, "Gelu", y, NULL)));
+    run(graph, &pass_fuse_epilogue);
+    assert_int_equal(node_epilogue(only(graph))->act, ACT_GELU_ERF);
+    assert_true(node_epilogue(only(graph))->residual_after);
+    graph_destroy(graph);
+}
+
+static void of_two_convolutions_the_later_takes_the_other(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, 3, 8, 8));
+    struct value *a = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+    struct value *b = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+    const struct node *first, *second;
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Add", a, b));
+    run(graph, &pass_fuse_epilogue);
+    assert_int_equal(count(graph, NULL), 2);
+    first = LIST_FIRST(&graph->nodes, struct node, link);
+    second = CONTAINER_OF(first->link.next, struct node, link);
+    assert_false(node_epilogue(first)->has_residual);
+    assert_true(node_epilogue(second)->has_residual);
+    assert_ptr_equal(second->in[CONV_RESIDUAL], first->out[0]);
+    graph_destroy(graph);
+}
+
+static void a_residual_made_later_is_waited_for(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *in[2] = {fed(graph, DIMS(1, 3, 8, 8)), fed(graph, DIMS(1, 4, 8, 8))};
+    struct value *y = apply(graph, "Conv", in[0], constant(graph, DIMS(4, 3, 1, 1)));
+    struct value *later = apply(graph, "Exp", in[1], NULL);
+
+    (void)state;
+    finish(graph, 2, in, apply(graph, "Add", y, later));
+    run(graph, &pass_fuse_epilogue); /* valid: the convolution stands behind Exp now */
+    assert_int_equal(count(graph, NULL), 2);
+    assert_int_equal(count(graph, "Add"), 0);
+    graph_destroy(graph);
+}
+
+static void a_broadcast_addition_is_no_residual(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *in[2] = {fed(graph, DIMS(1, 3, 8, 8)), fed(graph, DIMS(1, 4, 1, 1))};
+    struct value *y = apply(graph, "Conv", in[0], constant(graph, DIMS(4, 3, 1, 1)));
+
+    (void)state;
+    finish(graph, 2, in, apply(graph, "Add", y, in[1]));
+    run(graph, &pass_fuse_epilogue);
+    assert_int_equal(count(graph, "Add"), 1);
+    graph_destroy(graph);
+}
+
+static void a_value_added_to_itself_is_no_residual(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, 3, 8, 8));
+    struct value *y = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Add", y, y));
+    run(graph, &pass_fuse_epilogue);
+    assert_int_equal(count(graph, "Add"), 1);
+    graph_destroy(graph);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_channel_constant_becomes_the_bias_of_a_convolution),
+        cmocka_unit_test(a_row_becomes_the_bias_of_a_product),
+        cmocka_unit_test(what_is_no_bias_stays_an_addition),
+        cmocka_unit_test(a_sum_that_others_read_keeps_its_addition),
+        cmocka_unit_test(a_residual_and_an_activation_are_taken_in),
+        cmocka_unit_test(a_residual_behind_an_activation_says_so),
+        cmocka_unit_test(of_two_convolutions_the_later_takes_the_other),
+        cmocka_unit_test(a_residual_made_later_is_waited_for),
+        cmocka_unit_test(a_broadcast_addition_is_no_residual),
+        cmocka_unit_test(a_value_added_to_itself_is_no_residual),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
