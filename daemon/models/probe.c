@@ -5,8 +5,8 @@
 
 #include "base/clock.h"
 
-/* A probe waits so long for memory that others hold. */
-#define PROBE_PATIENCE_US INT64_C(30000000)
+/* A probe may wait and run so long. */
+#define PROBE_PATIENCE_US INT64_C(20000000)
 
 enum status probe_init(struct probe *probe, struct batcher *batcher, struct network *network,
                        const char *name, bool has_rows, struct error *err)
@@ -41,6 +41,21 @@ static void await_mail(struct mailbox *box)
 {
     while (mailbox_take_all(box) == NULL)
         mailbox_wait(box, CLOCK_NEVER);
+}
+
+/* A probe that runs for too long is cancelled: the run ends at its next step. */
+static void await_answer(struct probe *probe, struct request *request)
+{
+    int64_t until_us = request->deadline_us;
+
+    while (mailbox_take_all(&probe->answered) == NULL) {
+        mailbox_wait(&probe->answered, until_us);
+        if (clock_now_us() < until_us)
+            continue;
+        atomic_store(&request->cancelled, true);
+        batcher_wake(probe->batcher);
+        until_us = CLOCK_NEVER;
+    }
 }
 
 void probe_deinit(struct probe *probe)
@@ -91,7 +106,7 @@ enum status probe_run(struct probe *probe, const struct probe_data *data,
     status = want_all_outputs(probe, request);
     if (status == STATUS_OK) {
         batcher_submit(probe->batcher, probe->queue, request);
-        await_mail(&probe->answered);
+        await_answer(probe, request);
         status = request->status;
         if (err != NULL)
             *err = request->error;
