@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "ops/matmul.h"
 #include "support/fail_alloc.h"
 
 static const int64_t image[] = {1, 2, 4, 4};
@@ -582,6 +583,65 @@ static void transposes_in_a_row_become_one(void **state)
         assert_int_equal(perm->values[i], to_last[to_last[i]]);
 }
 
+/* --- fold_matmul --------------------------------------------------------------------------------
+ */
+
+static const int64_t heads_first[] = {0, 2, 1, 3}, heads_turned[] = {0, 2, 3, 1};
+
+static void scores_of_attention_are_one_step(void **state)
+{
+    struct world *world = *state;
+    struct graph *graph = world->graph;
+    struct value *q = OP("Relu", X, NULL), *k = OP("Exp", X, NULL), *product;
+    const struct matmul_attrs *attrs;
+    const struct ints *perm;
+
+    product = OP("MatMul", OP("Mul", q, N(0.5)), transpose(world, k, heads_turned));
+    make_borders(graph, X, OP("Div", product, N(4)));
+    run_pass(graph, &pass_fold_matmul);
+    assert_int_equal(count_ops(graph, NULL), 4);
+    attrs = find_op(graph, "MatMul")->attrs;
+    assert_true(attrs->trans_b && !attrs->trans_a);
+    assert_true(attrs->has_scale && attrs->scale == 0.125F);
+    perm = node_attr_ints(find_op(graph, "Transpose"), "perm");
+    assert_memory_equal(perm->values, heads_first, sizeof(heads_first));
+    assert_ptr_equal(graph->out[0]->producer, find_op(graph, "MatMul"));
+}
+
+static void an_exchange_of_the_last_two_needs_no_transpose(void **state)
+{
+    struct world *world = *state;
+    struct value *turned = transpose(world, OP("Relu", X, NULL), (const int64_t[]){0, 1, 3, 2});
+
+    make_borders(world->graph, X, OP("MatMul", turned, X));
+    run_pass(world->graph, &pass_fold_matmul);
+    assert_int_equal(count_ops(world->graph, "Transpose"), 0);
+    assert_true(((struct matmul_attrs *)find_op(world->graph, "MatMul")->attrs)->trans_a);
+}
+
+static void transposes_that_others_use_stay(void **state)
+{
+    struct world *world = *state;
+    struct value *turned = transpose(world, X, (const int64_t[]){0, 1, 3, 2});
+
+    make_borders(world->graph, X, OP("Add", OP("MatMul", X, turned), turned));
+    run_pass(world->graph, &pass_fold_matmul);
+    assert_int_equal(count_ops(world->graph, "Transpose"), 1);
+    assert_false(((struct matmul_attrs *)find_op(world->graph, "MatMul")->attrs)->trans_b);
+}
+
+static void heads_that_stay_whole_keep_their_transpose(void **state)
+{
+    struct world *world = *state;
+    struct value *heads = transpose(world, OP("Relu", X, NULL), heads_first);
+
+    make_borders(world->graph, X, OP("MatMul", X, heads));
+    run_pass(world->graph, &pass_fold_matmul);
+    assert_false(((struct matmul_attrs *)find_op(world->graph, "MatMul")->attrs)->trans_b);
+    assert_memory_equal(node_attr_ints(find_op(world->graph, "Transpose"), "perm")->values,
+                        heads_first, sizeof(heads_first));
+}
+
 /* --- merge_reshapes -----------------------------------------------------------------------------
  */
 
@@ -749,6 +809,10 @@ int main(void)
         TEST(two_transposed_inputs_share_one_behind),
         TEST(a_moved_matrix_constant_is_turned_round),
         TEST(transposes_in_a_row_become_one),
+        TEST(scores_of_attention_are_one_step),
+        TEST(an_exchange_of_the_last_two_needs_no_transpose),
+        TEST(transposes_that_others_use_stay),
+        TEST(heads_that_stay_whole_keep_their_transpose),
         TEST(the_last_reshape_counts),
         TEST(a_zero_in_the_shape_needs_the_one_before),
         TEST(layer_normalization_spelled_out_is_one_node),
