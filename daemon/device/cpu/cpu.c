@@ -1,6 +1,7 @@
 #include "device/cpu/cpu.h"
 
 #include <assert.h>
+#include <cpuid.h>
 #include <omp.h>
 #include <pthread.h>
 #include <sched.h>
@@ -95,15 +96,21 @@ bool cpu_is_strict(const struct device *device)
     return of(device)->strict;
 }
 
+static bool has_f16c(void) /* clang 14 does not know the name */
+{
+    unsigned a, b, c, d;
+
+    return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+}
+
 static enum cpu_isa detect_isa(void)
 {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("fma"))
+        __builtin_cpu_supports("fma") && has_f16c())
         return CPU_AVX512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         return CPU_AVX2;
     return CPU_BASELINE;
 }
