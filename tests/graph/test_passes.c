@@ -742,6 +742,26 @@ static void root_mean_square_spelled_out_is_one_node(void **state)
 /* --- all ----------------------------------------------------------------------------------------
  */
 
+/* Stands for the engine where a copy of the elements would do harm. */
+static void weights_that_are_shared_stay_shared(void **state)
+{
+    struct world *world = *state;
+    struct graph *graph = world->graph;
+    unsigned folded = 0;
+    const struct pass_context context = {.fold = fold_to_seven, .fold_arg = &folded};
+    struct value *w = make_constant(graph, DTYPE_FLOAT, 2, (const int64_t[]){4, 4}, NULL);
+    struct value *a = OP("MatMul", X, OP("Identity", w, NULL));
+    struct value *b = OP("MatMul", a, OP("Identity", w, NULL));
+    struct node *node;
+
+    make_borders(graph, X, b);
+    assert_ok(pass_run_all(graph, PASS_MODEL, &context, NULL));
+    assert_int_equal(folded, 0);
+    assert_int_equal(count_ops(graph, NULL), 2);
+    LIST_FOR_EACH (node, &graph->nodes, struct node, link)
+        assert_ptr_equal(node->in[1], w);
+}
+
 static enum status run_all_on_a_clone(void *arg)
 {
     const struct pass_context context = {.fold = NULL};
@@ -818,6 +838,7 @@ int main(void)
         TEST(layer_normalization_spelled_out_is_one_node),
         TEST(a_norm_over_an_inner_axis_stays),
         TEST(root_mean_square_spelled_out_is_one_node),
+        TEST(weights_that_are_shared_stay_shared),
         TEST(passes_fail_cleanly_at_every_allocation),
     };
 
