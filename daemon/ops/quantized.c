@@ -72,16 +72,25 @@ const struct op_def op_matmul_integer = {
     .infer = infer_matmul_integer,
 };
 
+static enum status check_scale(const struct op_call *call, size_t index, int64_t many,
+                               struct error *err)
+{
+    if (!dtype_is_float(call->in[index]->dtype))
+        return error_set(err, STATUS_INVALID, "input %zu is of type %s; a float type is needed",
+                         index, dtype_name(call->in[index]->dtype));
+    return check_parameter(call, index, call->in[index]->dtype, many, err);
+}
+
 /* Scales and zero points of a QLinear operator and the type of its output. */
 static enum status check_qlinear(const struct op_call *call, int64_t rows, int64_t columns,
                                  struct error *err)
 {
-    TRY(check_parameter(call, QLINEAR_A_SCALE, DTYPE_FLOAT, rows, err));
+    TRY(check_scale(call, QLINEAR_A_SCALE, rows, err));
     TRY(check_parameter(call, QLINEAR_A_ZERO, call->in[QLINEAR_A]->dtype, rows, err));
-    TRY(check_parameter(call, QLINEAR_B_SCALE, DTYPE_FLOAT, columns, err));
+    TRY(check_scale(call, QLINEAR_B_SCALE, columns, err));
     TRY(check_parameter(call, QLINEAR_B_ZERO, call->in[QLINEAR_B]->dtype, columns, err));
     TRY(check_bytes(call, QLINEAR_Y_ZERO, err));
-    TRY(check_parameter(call, QLINEAR_Y_SCALE, DTYPE_FLOAT, 1, err));
+    TRY(check_scale(call, QLINEAR_Y_SCALE, 1, err));
     TRY(check_parameter(call, QLINEAR_Y_ZERO, call->in[QLINEAR_Y_ZERO]->dtype, 1, err));
     call->out[0]->dtype = call->in[QLINEAR_Y_ZERO]->dtype;
     return STATUS_OK;

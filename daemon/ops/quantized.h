@@ -5,7 +5,7 @@
 #include "ops/conv.h"
 #include "ops/matmul.h"
 
-/* Inputs; scales are float, zero points have the type of what they belong to. */
+/* Inputs; scales are of a float type, zero points have the type of what they belong to. */
 enum { MATMUL_INTEGER_A, MATMUL_INTEGER_B, MATMUL_INTEGER_A_ZERO, MATMUL_INTEGER_B_ZERO };
 enum { CONV_INTEGER_X, CONV_INTEGER_W, CONV_INTEGER_X_ZERO, CONV_INTEGER_W_ZERO };
 enum {
