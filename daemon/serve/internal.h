@@ -10,8 +10,8 @@
 #include "serve/server.h"
 
 enum {
-    CALL_POOL = 256,          /* calls kept for reuse */
-    FIRST_WINDOW = 256 << 10, /* HTTP/2: what a stream may send before its message is admitted */
+    CALL_POOL = 256,         /* calls kept for reuse */
+    FIRST_WINDOW = 64 << 10, /* HTTP/2: what a stream may send before its message is admitted */
     CONNECTION_WINDOW = 16 << 20,
     MAX_FRAME = 1 << 20,
     SPILL_SHARE = 8,       /* unadmitted bytes may take 1/8 of the host limit */

@@ -51,7 +51,6 @@ static struct fake {
     pthread_mutex_t lock;
     struct request *held[256];
     size_t held_count;
-    atomic_size_t cancelled; /* held requests given back because they were cancelled */
     useconds_t slow_us;
     atomic_bool not_ready;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .slow_us = 1000};
@@ -304,7 +303,7 @@ void batcher_wake(struct batcher *batcher)
             fake.held[kept++] = request;
             continue;
         }
-        (void)atomic_fetch_add(&fake.cancelled, 1);
+        (void)atomic_fetch_add(&fake.models[3].stats.cancel.count, 1);
         request->status = STATUS_CANCELLED;
         request->done(request);
     }

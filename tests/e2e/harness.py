@@ -1,0 +1,124 @@
+"""Starts a server program on private sockets and stops it again; every test module uses it."""
+import http.client
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SKIPPED = 77  # what ctest takes as skipped
+
+
+class UnixHTTPConnection(http.client.HTTPConnection):
+    def __init__(self, path, timeout=10):
+        super().__init__("localhost", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Server:
+    """One server process.  `arguments(settings)` makes its command line of "Section.Key=VALUE"s."""
+
+    def __init__(self, command, settings=(), as_daemon=False, more=()):
+        self.folder = tempfile.TemporaryDirectory(prefix="sluice-e2e-")
+        where = self.folder.name
+        settings = [
+            f"Server.GrpcListen=127.0.0.1:0 unix:{where}/grpc.sock",
+            f"Server.HttpListen=127.0.0.1:0 unix:{where}/http.sock",
+            "Server.MetricsListen=127.0.0.1:0",
+            f"Server.AdminListen=unix:{where}/admin.sock",
+            *settings,
+        ]
+        if as_daemon:
+            settings = [word for setting in settings for word in ("--set", setting)]
+        self.log_path = os.path.join(where, "log")
+        with open(self.log_path, "w") as log:
+            self.process = subprocess.Popen([command, *settings, *more], stderr=log)
+        self.wait_until_listening()
+
+    def log(self):
+        with open(self.log_path) as log:
+            return log.read()
+
+    def wait_until_listening(self):
+        for _ in range(1000):
+            if "admin: listening" in self.log():
+                return
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.02)
+        raise RuntimeError("the server did not start:\n" + self.log())
+
+    def path(self, role):
+        return os.path.join(self.folder.name, role + ".sock")
+
+    def port(self, role):
+        return int(re.search(role + r": listening on 127\.0\.0\.1:(\d+)", self.log()).group(1))
+
+    def connect(self, role="http"):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(10)
+        connection.connect(self.path(role))
+        return connection
+
+    def request(self, method, path, body=None, headers=None, role="http"):
+        """Status, headers and body of one call on a connection of its own."""
+        connection = UnixHTTPConnection(self.path(role))
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        answer = response.status, dict(response.getheaders()), response.read()
+        connection.close()
+        return answer
+
+    def metric(self, name):
+        """The value of one series, as text before its value in /metrics."""
+        text = self.request("GET", "/metrics", role="admin")[2].decode()
+        for line in text.splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[-1])
+        raise KeyError(name)
+
+    def stop(self):
+        """SIGTERM; the exit status once everything is drained."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            status = "did not stop"
+        log = self.log()
+        self.folder.cleanup()
+        if status != 0 or "ERROR: " in log or "runtime error" in log:
+            raise AssertionError(f"exit status {status}\n{log[-6000:]}")
+
+
+def wait_for(what, condition):
+    """Waits until the condition holds, for at most ten seconds."""
+    for _ in range(1000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("never happened: " + what)
+
+
+def main(module):
+    """Runs a test module: python test_x.py PROGRAM [unittest's arguments]."""
+    if len(sys.argv) < 2:
+        sys.exit("usage: " + sys.argv[0] + " PROGRAM")
+    module.PROGRAM = sys.argv.pop(1)
+    unittest.main(module=module, verbosity=2, warnings="ignore")
+
+
+def skip(why):
+    print("skipped:", why)
+    sys.exit(SKIPPED)
