@@ -356,7 +356,9 @@ static bool try_over(struct making *making, struct node *node, size_t index, uin
     uint64_t out_offset, ignored;
 
     if (out == NULL || out->shape_bound || !is_dead_after(making, node, index, step) ||
-        making->sets[in->id].bytes != making->sets[out->id].bytes || !same_layout(making, in, out))
+        making->sets[in->id].bytes != making->sets[out->id].bytes ||
+        !same_layout(making, in, out) ||
+        shape_count(&in->shape) != shape_count(&out->shape)) /* padding makes up for channels */
         return false;
     /* Counted from the root of the result: it may be a part of something larger already. */
     {

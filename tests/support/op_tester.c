@@ -691,7 +691,7 @@ static bool try_kernel(struct trial *trial)
     stage_init(&stage, trial, 0);
     refusal = trial->kernel->refuses != NULL ? trial->kernel->refuses(&stage.call) : NULL;
     if (refusal != NULL) {
-        error_set(&trial->tester->error, STATUS_UNSUPPORTED, "%s", refusal);
+        (void)error_set(&trial->tester->error, STATUS_UNSUPPORTED, "%s", refusal);
         stage_deinit(&stage);
         return false;
     }
@@ -733,7 +733,7 @@ static unsigned try_all(struct trial *trial)
     unsigned ran = 0;
 
     if (kernels == NULL) {
-        error_set(&trial->tester->error, STATUS_UNSUPPORTED, "the device lists no kernel");
+        (void)error_set(&trial->tester->error, STATUS_UNSUPPORTED, "the device lists no kernel");
         return 0;
     }
     for (; *kernels != NULL; kernels++) {
