@@ -239,9 +239,57 @@ static void a_value_added_to_itself_is_no_residual(void **state)
     graph_destroy(graph);
 }
 
+/* ---- scales ---- */
+
+static struct value *number(struct graph *graph, float value)
+{
+    struct value *made = constant(graph, 0, NULL);
+
+    memcpy((void *)(uintptr_t)made->constant->tensor.data, &value, sizeof(value));
+    return made;
+}
+
+static void a_product_divided_by_a_number_is_scaled(void **state)
+{
+    static const char *const ops[] = {"Div", "Mul", "Mul"};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        struct graph *graph = graph_create();
+        struct value *in[2] = {fed(graph, DIMS(2, 5, 8)), fed(graph, DIMS(2, 8, 5))};
+        struct value *y = apply(graph, "MatMul", in[0], in[1]), *c = number(graph, 4);
+        const struct matmul_attrs *attrs;
+
+        finish(graph, 2, in, i == 2 ? apply(graph, ops[i], c, y) : apply(graph, ops[i], y, c));
+        run(graph, &pass_fuse_scale);
+        attrs = only(graph)->attrs;
+        assert_true(attrs->has_scale);
+        assert_true(attrs->scale == (i == 0 ? 0.25f : 4));
+        graph_destroy(graph);
+    }
+}
+
+static void what_is_no_scale_stays(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 3; i++) { /* a divided number, zero, a row */
+        struct graph *graph = graph_create();
+        struct value *in[2] = {fed(graph, DIMS(2, 5, 8)), fed(graph, DIMS(2, 8, 5))};
+        struct value *y = apply(graph, "MatMul", in[0], in[1]);
+        struct value *c = i == 2 ? constant(graph, DIMS(5)) : number(graph, i == 0 ? 4 : 0);
+
+        finish(graph, 2, in, i == 0 ? apply(graph, "Div", c, y) : apply(graph, "Mul", y, c));
+        run(graph, &pass_fuse_scale);
+        assert_int_equal(count(graph, NULL), 2);
+        graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_product_divided_by_a_number_is_scaled),
+        cmocka_unit_test(what_is_no_scale_stays),
         cmocka_unit_test(a_channel_constant_becomes_the_bias_of_a_convolution),
         cmocka_unit_test(a_row_becomes_the_bias_of_a_product),
         cmocka_unit_test(what_is_no_bias_stays_an_addition),
