@@ -66,6 +66,12 @@ bool mailbox_sleep(struct mailbox *box)
     return false;
 }
 
+void mailbox_rise(struct mailbox *box)
+{
+    if (atomic_load_explicit(&box->sleeping, memory_order_relaxed))
+        atomic_store(&box->sleeping, false);
+}
+
 int mailbox_fd(const struct mailbox *box)
 {
     return box->event_fd;

@@ -97,6 +97,7 @@ void server_touch(struct server *server)
     if (server->turn_due)
         return;
     server->turn_due = true;
+    mailbox_rise(&server->finished); /* end_turn() looks, and only then it sleeps again */
     event_active(&server->turn_event, EV_TIMEOUT, 0);
 }
 
@@ -247,7 +248,7 @@ static enum status open_listeners(struct server *server, const struct server_con
     const struct text_list *lists[ROLE_COUNT] = {&keys->grpc_listen, &keys->http_listen,
                                                  &keys->metrics_listen, &keys->admin_listen};
 
-    for (size_t role = 0; role < ROLE_COUNT; role++) {
+    for (enum listener_role role = 0; role < ROLE_COUNT; role++) {
         bool activated = false;
 
         for (size_t i = 0; i < config->activated; i++) {
