@@ -424,6 +424,8 @@ static void pad(const struct op_test *test, const struct test_array *in, struct 
 
 static void pad_knows_all_modes_and_negative_amounts(void **state)
 {
+    static const double three = 3;
+
     (void)state;
     for (int round = 0; round < 200; round++) {
         struct shape shape = test_random_shape((size_t)test_random_int(1, 5), 3, 9);
@@ -440,8 +442,7 @@ static void pad_knows_all_modes_and_negative_amounts(void **state)
                                        .values = values.pads, .constant = true};
         if (values.mode == PAD_CONSTANT && test_random_int(0, 1)) {
             test.inputs = 3;
-            test.in[2] =
-                (struct op_input){dtype, SHAPE_SCALAR, .values = (double[]){3}, .constant = true};
+            test.in[2] = (struct op_input){dtype, SHAPE_SCALAR, .values = &three, .constant = true};
         }
         op_test_run(tester, &test);
     }
