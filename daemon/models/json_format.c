@@ -20,6 +20,18 @@ static json_t *write_enum(const ProtobufCFieldDescriptor *field, int64_t number)
     return value == NULL ? json_integer(number) : json_string(value->name);
 }
 
+/* JSON integers here have 63 bits; what is more goes as a string, as protobuf writes all of them.
+ */
+static json_t *write_natural(uint64_t natural)
+{
+    char text[24];
+
+    if (natural <= INT64_MAX)
+        return json_integer((json_int_t)natural);
+    (void)snprintf(text, sizeof(text), "%" PRIu64, natural);
+    return json_string(text);
+}
+
 static json_t *write_number(double number)
 {
     if (isfinite(number))
@@ -42,6 +54,9 @@ static json_t *write_value(const ProtobufCFieldDescriptor *field, union message_
     case PROTOBUF_C_TYPE_FLOAT:
     case PROTOBUF_C_TYPE_DOUBLE:
         return write_number(value.number);
+    case PROTOBUF_C_TYPE_UINT64:
+    case PROTOBUF_C_TYPE_FIXED64:
+        return write_natural(value.natural);
     default:
         return json_integer(value.integer);
     }

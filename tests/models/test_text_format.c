@@ -177,7 +177,7 @@ static void json_says_the_same_as_text(void **state)
 {
     Inference__ModelConfig *config = read_config(
         "name: 'm' max_batch_size: 8 input { name: 'x' data_type: TYPE_FP32 dims: [ 3, -1 ] }\n"
-        "dynamic_batching { max_queue_delay_microseconds: 18446744073709551 }\n"
+        "dynamic_batching { max_queue_delay_microseconds: 18446744073709551615 }\n"
         "parameters { key: 'k' value { string_value: 'v' } } version_policy { all {} }");
     json_t *json = json_format_write(&config->base), *again;
     ProtobufCMessage *back = NULL;
