@@ -104,7 +104,9 @@ enum status probe_run(struct probe *probe, const struct probe_data *data,
     request->no_inline = true;
     request->done = on_done;
     status = want_all_outputs(probe, request);
-    if (status == STATUS_OK) {
+    if (status != STATUS_OK) {
+        (void)error_set(err, status, "model '%s': no host memory to run it with", probe->name);
+    } else {
         batcher_submit(probe->batcher, probe->queue, request);
         await_answer(probe, request);
         status = request->status;

@@ -196,7 +196,7 @@ static bool row_agrees(const struct probe *probe, const struct request *pair,
 static bool compare_row(struct probe *probe, const struct probe_data *data,
                         const struct request *pair, int64_t row, char *reason, size_t room)
 {
-    struct error err = {.status = STATUS_OK};
+    struct error err = {.status = STATUS_NO_MEMORY, .text = "no host memory"};
     struct probe_answer alone;
     struct probe_data single;
     bool agrees;

@@ -24,8 +24,10 @@ enum status file_map_fd(int fd, const char *path, struct file **out_file, struct
     if (facts.st_size > 0)
         data = mmap(NULL, (size_t)facts.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (data == MAP_FAILED) {
+        enum status status = errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_IO;
+
         free(file);
-        return error_set(err, STATUS_IO, "'%s' cannot be mapped: %s", path, strerror(errno));
+        return error_set(err, status, "'%s' cannot be mapped: %s", path, strerror(errno));
     }
     atomic_init(&file->references, 1);
     file->mapped = true;

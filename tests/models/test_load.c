@@ -1,0 +1,63 @@
+/* Loading one version with every allocation failing in turn: nothing may be left behind.
+ * (batcher_create() starts threads.) */
+#include "onnx/writer.h"
+
+/* The writer and the loader both have a `struct message`. */
+#define message loader_message
+#include "models/model.h"
+#undef message
+
+#include "models/bench_repository.h"
+#include "support/fail_alloc.h"
+
+static enum status load_once(void *arg)
+{
+    struct load_context *context = arg;
+    Inference__ModelConfig *config = NULL;
+    struct model *loaded = NULL;
+    enum status status;
+
+    status = model_config_read(context->folder, context->name, NULL, &config,
+                               &context->config_given, NULL);
+    context->config = config;
+    if (status == STATUS_OK)
+        status = model_load(context, &loaded, NULL);
+    if (status != STATUS_OK)
+        assert_null(loaded);
+    if (loaded != NULL)
+        queue_close(loaded->queue, NULL, NULL);
+    (void)model_destroy(loaded);
+    model_config_destroy(config);
+    assert_int_equal(weight_bytes(), 0);
+    return status;
+}
+
+static void a_load_survives_every_failed_allocation(void **state)
+{
+    struct message graph = multiplier();
+    char folder[128];
+    struct load_context context = {.folder = folder,
+                                   .name = "m",
+                                   .version = 1,
+                                   .device = bench.device,
+                                   .ledger = bench.ledger,
+                                   .batcher = bench.batcher};
+
+    (void)state;
+    write_model("m", 1, &graph);
+    write_text("m/config.pbtxt", "max_batch_size: 4 dynamic_batching { }\n"
+                                 "output { name: 'y' label_filename: 'l' }");
+    write_text("m/l", "a\nb\nc\nd\n");
+    (void)snprintf(folder, sizeof(folder), "%s/m", bench.path);
+    assert_true(fail_each_alloc(load_once, &context) > 50);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_load_survives_every_failed_allocation, set_up_bench,
+                                        tear_down_bench),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
