@@ -104,21 +104,15 @@ static void pad_channels(struct onednn_conv *conv)
 
 static dnnl_format_tag_t data_tag(enum layout layout, unsigned block, size_t spatial)
 {
-    static const dnnl_format_tag_t plain[] = {dnnl_abc, dnnl_abcd, dnnl_abcde};
-    static const dnnl_format_tag_t last[] = {dnnl_acb, dnnl_acdb, dnnl_acdeb};
-    static const dnnl_format_tag_t by_8[] = {dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b};
-    static const dnnl_format_tag_t by_16[] = {dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b};
+    static const dnnl_format_tag_t tags[][WINDOW_MAX_RANK] = {
+        {dnnl_abc, dnnl_abcd, dnnl_abcde},          /* plain */
+        {dnnl_acb, dnnl_acdb, dnnl_acdeb},          /* channels last */
+        {dnnl_aBc8b, dnnl_aBcd8b, dnnl_aBcde8b},    /* blocked by 8 */
+        {dnnl_aBc16b, dnnl_aBcd16b, dnnl_aBcde16b}, /* blocked by 16 */
+    };
+    size_t row = layout == LAYOUT_PLAIN ? 0 : layout == LAYOUT_NHWC ? 1 : block == 8 ? 2 : 3;
 
-    switch (layout) {
-    case LAYOUT_BLOCKED:
-        return (block == 16 ? by_16 : by_8)[spatial - 1];
-    case LAYOUT_NHWC:
-        return last[spatial - 1];
-    case LAYOUT_PLAIN:
-    case LAYOUT_COUNT:
-        break;
-    }
-    return plain[spatial - 1];
+    return tags[row][spatial - 1];
 }
 
 static enum status describe_data(const struct onednn_conv *conv, int64_t channels,
