@@ -387,17 +387,19 @@ void call_reply_message(struct call *call, const ProtobufCMessage *message)
 {
     struct piece *piece = call_take(call, sizeof(*piece));
     void *bytes = NULL;
-    enum status status;
+    size_t size = 0;
+    enum status status = STATUS_NO_MEMORY;
 
     if (call->answered)
         return;
-    status = call->is_rest ? json_write_answer(call, message, &bytes, &piece->size)
-                           : message_pack(call, message, &bytes, &piece->size);
-    if (piece == NULL || status != STATUS_OK) {
+    if (piece != NULL)
+        status = call->is_rest ? json_write_answer(call, message, &bytes, &size)
+                               : message_pack(call, message, &bytes, &size);
+    if (status != STATUS_OK) {
         call_fail(call, STATUS_NO_MEMORY, "out of memory for the answer");
         return;
     }
-    piece->data = bytes;
+    *piece = (struct piece){bytes, size};
     call_reply_pieces(call, piece, 1);
 }
 
