@@ -11,6 +11,8 @@ import time
 import unittest
 
 SKIPPED = 77  # what ctest takes as skipped
+EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/triton-example-repository")
+MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models")  # the demo's
 
 
 class UnixHTTPConnection(http.client.HTTPConnection):
@@ -119,6 +121,13 @@ def main(module):
     unittest.main(module=module, verbosity=2, warnings="ignore")
 
 
-def skip(why):
-    print("skipped:", why)
-    sys.exit(SKIPPED)
+def need_packages(error):
+    """A missing package is a fault of the set-up, not a reason to skip."""
+    sys.exit(f"{sys.executable}: {error}; ./dev test makes an environment (.venv) that has it")
+
+
+def need_examples():
+    """Triton's example models lie beside the repository; without them a module is skipped as a whole."""
+    if not os.path.isdir(EXAMPLES):
+        print("skipped: no example models in", EXAMPLES)
+        sys.exit(SKIPPED)

@@ -1,6 +1,5 @@
 """The daemon and Triton's own Python clients, unmodified, on Triton's example models."""
 import json
-import os
 import queue
 import sys
 import unittest
@@ -12,11 +11,11 @@ try:
     import tritonclient.grpc as grpcclient
     import tritonclient.http as httpclient
     from tritonclient.utils import InferenceServerException
-except ImportError:
-    harness.skip("no tritonclient")
+except ImportError as error:
+    harness.need_packages(error)
 
 PROGRAM = None
-REPOSITORY = os.path.join(os.path.dirname(__file__), "../../../shared/triton-example-repository")
+REPOSITORY = harness.EXAMPLES
 
 
 def numbers(dtype):
@@ -30,8 +29,6 @@ def texts(array):
 class Clients(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        if not os.path.isdir(REPOSITORY):
-            raise unittest.SkipTest("no example repository")
         cls.server = harness.Server(PROGRAM, as_daemon=True, more=["--model-repository", REPOSITORY])
         cls.grpc = grpcclient.InferenceServerClient("unix://" + cls.server.path("grpc"))
         cls.http = httpclient.InferenceServerClient("127.0.0.1:%d" % cls.server.port("http"))
@@ -209,8 +206,6 @@ class Control(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        if not os.path.isdir(REPOSITORY):
-            raise unittest.SkipTest("no example repository")
         cls.server = harness.Server(PROGRAM, ["Models.ControlMode=explicit"], as_daemon=True,
                                     more=["--model-repository", REPOSITORY])
         cls.grpc = grpcclient.InferenceServerClient("unix://" + cls.server.path("grpc"))
@@ -245,4 +240,5 @@ class Control(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    harness.need_examples()
     harness.main(sys.modules["__main__"])

@@ -2,7 +2,7 @@
 # units.sh FOLDER: the units in FOLDER say nothing that systemd would complain about, and are as closed
 # as promised.  systemd-analyze answers 0 for many faults, so its silence is what counts.
 set -u
-command -v systemd-analyze >/dev/null || { echo "no systemd-analyze here"; exit 77; }
+command -v systemd-analyze >/dev/null || { echo "no systemd-analyze here; ./dev test installs it"; exit 1; }
 cd "$1" || exit 1
 failed=0
 

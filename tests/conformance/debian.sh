@@ -1,0 +1,6 @@
+#!/bin/sh
+# Runs the tests of Debian's libonnx-testdata.
+set -eu
+data=${SLUICE_ONNX_TESTDATA:-/usr/share/libonnx-testdata/data}
+[ -d "$data/node" ] || { echo "$data has no tests; install libonnx-testdata"; exit 1; }
+exec "$1" "$data/node" "$data/simple" "$data/pytorch-converted" "$data/pytorch-operator"
