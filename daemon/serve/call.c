@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOG_COMPONENT "serve"
 #include "base/clock.h"
 #include "models/message.h"
+#include "observe/log.h"
 #include "serve/codec/json_message.h"
 #include "serve/codec/message.h"
 #include "serve/endpoint.h"
@@ -349,6 +351,8 @@ void call_fail(struct call *call, enum status status, const char *format, ...)
     call->reply.text = arena_copy_string(&call->request.arena, text, strlen(text));
     if (call->reply.text == NULL)
         call->reply.text = "out of memory";
+    log_debug("request %llu: %s: %s", (unsigned long long)call->request.id, status_name(status),
+              call->reply.text);
     deliver(call);
 }
 
