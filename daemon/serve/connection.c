@@ -8,7 +8,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "serve/internal.h"
 
 enum { READS_A_TURN = 8, UNIX_SEND_BUFFER = 1 << 20, FIRST_BYTES_US = 5 * 1000000 };
@@ -143,7 +142,7 @@ void connection_open(struct server *server, int fd, enum listener_role role, boo
     connection->role = role;
     connection->is_unix = is_unix;
     connection->lowat = 1;
-    connection->since_us = connection->sent_us = clock_now_us();
+    connection->since_us = connection->sent_us = server->turn_us;
     list_init(&connection->calls);
     list_init(&connection->dirty_link);
     list_append(&server->connections, &connection->link);
@@ -212,7 +211,7 @@ static bool send_all(struct connection *connection)
         if (!output_send(&connection->output, connection->fd))
             return false;
         if (connection->output.queued_bytes != queued || queued == 0)
-            connection->sent_us = clock_now_us();
+            connection->sent_us = connection->server->turn_us;
         if (!output_is_empty(&connection->output) || !produced)
             return true;
     }

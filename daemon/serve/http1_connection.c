@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "base/clock.h"
 #include "serve/codec/inflate.h"
 #include "serve/codec/text.h"
 #include "serve/endpoint.h"
@@ -151,7 +150,7 @@ static void answer(struct call *call)
         output_refer(&connection->output, reply->pieces[i].data, reply->pieces[i].size, call);
     http1->call = NULL;
     http1->state = http1->close_after ? HTTP1_LINGER : HTTP1_HEAD;
-    connection->since_us = clock_now_us();
+    connection->since_us = connection->server->turn_us;
     connection_touch(connection);
     call->connection = NULL;
     list_remove(&call->link);
@@ -219,7 +218,7 @@ static void on_head(struct connection *connection, const char *bytes, size_t siz
     int refusal = http1_parse_head(bytes, size, &head, &why);
     struct call *call;
 
-    connection->since_us = clock_now_us();
+    connection->since_us = connection->server->turn_us;
     if (refusal != 0) {
         refuse(connection, refusal, why);
         return;
@@ -248,7 +247,7 @@ static void admitted(struct call *call)
 {
     struct connection *connection = call->connection;
 
-    connection->since_us = clock_now_us();
+    connection->since_us = connection->server->turn_us;
     connection_touch(connection); /* reads again, and looks at what is pending */
 }
 
@@ -260,7 +259,7 @@ static void keep_body(struct connection *connection, const char *bytes, size_t s
 
     memcpy(call->body.bytes + call->body.received, bytes, size);
     call->body.received += size;
-    connection->since_us = clock_now_us();
+    connection->since_us = connection->server->turn_us;
 }
 
 static size_t take_body(struct connection *connection, const char *bytes, size_t size)
@@ -353,7 +352,7 @@ static size_t take_line(struct connection *connection, const char *bytes, size_t
         }
         memcpy(http1->partial, bytes, size);
         if (is_head)
-            connection->since_us = clock_now_us();
+            connection->since_us = connection->server->turn_us;
     }
     http1->partial_size = count;
     return size;
@@ -427,7 +426,7 @@ static bool received(struct connection *connection, const struct space *from, si
     if (from->in_place == 0)
         return feed(connection, from->pieces[0].iov_base, size);
     http1->call->body.received += size;
-    connection->since_us = clock_now_us();
+    connection->since_us = connection->server->turn_us;
     return feed(connection, NULL, 0);
 }
 

@@ -249,7 +249,7 @@ static void answer(struct call *message)
     struct call *call = message->stream != NULL ? message->stream : message;
 
     connection_touch(call->connection);
-    call->progress_us = clock_now_us();
+    call->progress_us = call->server->turn_us;
     if (message == call) {
         if (!call->head_sent && (call->reply.status != STATUS_OK || call->is_stream)) {
             submit_status(call, false);
@@ -367,7 +367,7 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
             call->seen |= SAW_GRPC;
     } else if (is_name(name, name_size, "grpc-timeout")) {
         if (parse_timeout(value, size, &timeout_us))
-            call->deadline_us = clock_now_us() + timeout_us;
+            call->deadline_us = call->server->turn_us + timeout_us;
     } else if (is_name(name, name_size, "grpc-encoding")) {
         call->coding = is_name(value, size, "identity")  ? CODING_IDENTITY
                        : is_name(value, size, "gzip")    ? CODING_GZIP
@@ -411,7 +411,7 @@ static void on_headers(struct call *call)
     }
     call->is_stream = call->endpoint->is_stream;
     if (!has_own_deadline && !call->is_stream && server->limits.request_timeout_us > 0)
-        call->deadline_us = clock_now_us() + server->limits.request_timeout_us;
+        call->deadline_us = call->server->turn_us + server->limits.request_timeout_us;
     if (has_own_deadline && deadlines_add(server, call) != STATUS_OK)
         call_fail(call, STATUS_NO_MEMORY, "out of memory");
 }
@@ -437,7 +437,7 @@ static struct call *message_call(struct call *call)
     message->plain_errors = call->plain_errors;
     message->deadline_us = call->deadline_us;
     if (call->deadline_us == CLOCK_NEVER && call->server->limits.request_timeout_us > 0)
-        message->deadline_us = clock_now_us() + call->server->limits.request_timeout_us;
+        message->deadline_us = call->server->turn_us + call->server->limits.request_timeout_us;
     call->receiving = message;
     list_append(&call->outbox, &message->link);
     return message;
@@ -585,7 +585,7 @@ static void admitted(struct call *message)
     if (call->connection == NULL || message->connection == NULL)
         return;
     connection_touch(call->connection);
-    call->progress_us = clock_now_us();
+    call->progress_us = call->server->turn_us;
     open_window(message);
     if (message->body.received < message->body.size)
         return;
@@ -746,7 +746,7 @@ static bool received(struct connection *connection, const struct space *from, si
 {
     size_t first = size < from->pieces[0].iov_len ? size : from->pieces[0].iov_len;
 
-    connection->since_us = clock_now_us();
+    connection->since_us = connection->server->turn_us;
     if (!feed(connection, from->pieces[0].iov_base, first))
         return false;
     return from->count < 2 || feed(connection, from->pieces[1].iov_base, size - first);

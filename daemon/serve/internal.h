@@ -62,6 +62,7 @@ struct server {
 
     struct event turn_event; /* active while the end of this turn is due */
     bool turn_due;
+    int64_t turn_us; /* when this turn began: near enough for deadlines and progress */
     struct event second_event;
     struct event deadline_event;
     struct event drain_event;

@@ -97,6 +97,7 @@ void server_touch(struct server *server)
     if (server->turn_due)
         return;
     server->turn_due = true;
+    server->turn_us = clock_now_us();
     mailbox_rise(&server->finished); /* end_turn() looks, and only then it sleeps again */
     event_active(&server->turn_event, EV_TIMEOUT, 0);
 }
