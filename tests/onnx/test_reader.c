@@ -531,7 +531,7 @@ static struct message chain_of_functions(size_t count, bool endless)
     message = model(13, &graph);
     for (size_t i = 0; i < count; i++) {
         struct message function = {0}, call;
-        char name[16];
+        char name[24];
 
         (void)snprintf(name, sizeof(name), "f%zu", i);
         put_text(&function, 1, name);

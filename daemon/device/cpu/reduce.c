@@ -3,8 +3,10 @@
  * The dimensions in memory fall into kept and reduced ones; neighbours of a kind are merged.  When
  * the last one is reduced, each result is the sum over rows of consecutive elements; when it is
  * kept, whole rows are taken into running totals, one a column, in blocks so that long sums lose
- * nothing.  Results are shared among threads, a single result never is: the order of summation
- * depends on the shape of what is summed only.
+ * little; up to a block they are bit by bit the sums of other runtimes, which add row by row (a
+ * variance as a difference of such sums shows every other order).  Results are shared among
+ * threads, a single result never is: the order of summation depends on the shape of what is summed
+ * only.
  */
 #include "ops/reduce.h"
 
@@ -19,7 +21,7 @@
 #include "device/cpu/team.h"
 #include "device/cpu/wide.h"
 
-enum { CHUNK = 256, BLOCK_ROWS = 64 };
+enum { CHUNK = 256, BLOCK_ROWS = 512 };
 
 enum way { SUM, MEAN, L1, L2, SUM_SQUARE, LOG_SUM, LOG_SUM_EXP, MAX, MIN, PROD };
 
