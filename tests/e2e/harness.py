@@ -12,7 +12,7 @@ import unittest
 
 SKIPPED = 77  # what ctest takes as skipped
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/triton-example-repository")
-MODELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../models")  # the demo's
+MODELS = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../models"))  # the demo's
 
 
 class UnixHTTPConnection(http.client.HTTPConnection):
@@ -111,6 +111,16 @@ def wait_for(what, condition):
             return
         time.sleep(0.01)
     raise AssertionError("never happened: " + what)
+
+
+def temporary_file(test, text):
+    """The path of a file that goes with the test."""
+    folder = tempfile.TemporaryDirectory(prefix="sluice-e2e-")
+    test.addCleanup(folder.cleanup)
+    path = os.path.join(folder.name, "file")
+    with open(path, "w") as file:
+        file.write(text)
+    return path
 
 
 def main(module):

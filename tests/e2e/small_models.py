@@ -1,0 +1,55 @@
+"""Models made on the spot, as files of a repository: small ones, slow ones, hungry ones, broken ones."""
+import os
+
+import numpy as np
+from onnx import TensorProto, helper, numpy_helper
+
+FLOAT = TensorProto.FLOAT
+
+
+def _graph(nodes, columns, constants):
+    ports = [helper.make_tensor_value_info(name, FLOAT, ["n", columns]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:],
+                              [numpy_helper.from_array(value, name) for name, value in constants.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def times(factor, columns=4):
+    """y = factor * x"""
+    return _graph([helper.make_node("Mul", ["x", "k"], ["y"])], columns,
+                  {"k": np.array(factor, np.float32)})
+
+
+def slow(layers=96, width=1024):
+    """A chain of products with one weight: 2 * width * width * layers operations a row."""
+    nodes, value = [], "x"
+    for i in range(layers):
+        nodes.append(helper.make_node("MatMul", [value, "w"], [f"p{i}"]))
+        value = "y" if i == layers - 1 else f"r{i}"
+        nodes.append(helper.make_node("Relu", [f"p{i}"], [value]))
+    weight = np.random.default_rng(1).standard_normal((width, width)).astype(np.float32) / width ** 0.5
+    return _graph(nodes, width, {"w": weight})
+
+
+def hungry(columns, width):
+    """An outer product and its maximum: columns * width * 4 bytes a row that neither input nor output shows."""
+    nodes = [helper.make_node("Unsqueeze", ["x", "last"], ["column"]),
+             helper.make_node("Mul", ["column", "row"], ["wide"]),
+             helper.make_node("Sin", ["wide"], ["waves"]),
+             helper.make_node("ReduceMax", ["waves"], ["y"], axes=[2], keepdims=0)]
+    return _graph(nodes, columns, {"last": np.array([2], np.int64),
+                                   "row": np.linspace(0, 1, width, dtype=np.float32).reshape(1, 1, width)})
+
+
+def write(repository, name, model, config="", version=1):
+    """Puts a model there whole: the version appears by a rename."""
+    folder = os.path.join(repository, name)
+    os.makedirs(folder, exist_ok=True)
+    if config:
+        with open(os.path.join(folder, "config.pbtxt"), "w") as file:
+            file.write(config)
+    partial = os.path.join(folder, ".partial")
+    os.makedirs(partial)
+    with open(os.path.join(partial, "model.onnx"), "wb") as file:
+        file.write(model if isinstance(model, bytes) else model.SerializeToString())
+    os.rename(partial, os.path.join(folder, str(version)))
