@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <cpuid.h>
-#include <omp.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -11,6 +10,7 @@
 
 #include "base/list.h"
 #include "device/cpu/onednn.h"
+#include "device/cpu/team.h"
 #include "device/host_source.h"
 
 struct cpu_device {
@@ -187,6 +187,7 @@ static enum status open_cpu(const struct device_config *config, struct device **
     cpu->device.channel_block = isa == CPU_AVX512 ? 16 : 8;
     cpu->device.lanes = lanes;
     cpu->device.threads_per_lane = threads > lanes ? threads / lanes : 1;
+    (void)team_open();
     onednn_open(isa);
     *out_device = &cpu->device;
     return STATUS_OK;
@@ -222,8 +223,7 @@ static void lane_enter(struct device_lane *lane)
 
     if (entered_threads == lane->threads)
         return;
-    omp_set_dynamic(0);
-    omp_set_num_threads((int)lane->threads);
+    (void)team_enter(lane->threads);
     entered_threads = lane->threads;
 }
 

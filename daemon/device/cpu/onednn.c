@@ -1,15 +1,17 @@
 #include "device/cpu/onednn.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
-#include <omp.h>
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu/epilogue.h"
+#include "device/cpu/team.h"
 
 enum {
     /* Primitives that the library keeps for their next user: layers of one model repeat shapes.
@@ -18,21 +20,85 @@ enum {
     MAX_DIMS = WINDOW_MAX_RANK + 3
 };
 
-static dnnl_engine_t engine;
+/* The library is large, and drags a dozen others along: it is loaded for the first convolution that
+ * wants it, so that a daemon without one starts in milliseconds and holds none of it. */
+#define TEXT_OF(number) #number
+#define SONAME(major)   "libdnnl.so." TEXT_OF(major)
+
+#define FUNCTIONS(FUNCTION)                                                                        \
+    FUNCTION(dilated_convolution_forward_desc_init)                                                \
+    FUNCTION(dilated_deconvolution_forward_desc_init)                                              \
+    FUNCTION(engine_create)                                                                        \
+    FUNCTION(memory_create)                                                                        \
+    FUNCTION(memory_desc_get_size)                                                                 \
+    FUNCTION(memory_desc_init_by_tag)                                                              \
+    FUNCTION(memory_destroy)                                                                       \
+    FUNCTION(memory_set_data_handle_v2)                                                            \
+    FUNCTION(post_ops_append_eltwise)                                                              \
+    FUNCTION(post_ops_append_sum)                                                                  \
+    FUNCTION(post_ops_create)                                                                      \
+    FUNCTION(post_ops_destroy)                                                                     \
+    FUNCTION(primitive_attr_create)                                                                \
+    FUNCTION(primitive_attr_destroy)                                                               \
+    FUNCTION(primitive_attr_set_post_ops)                                                          \
+    FUNCTION(primitive_attr_set_scratchpad_mode)                                                   \
+    FUNCTION(primitive_create)                                                                     \
+    FUNCTION(primitive_desc_create)                                                                \
+    FUNCTION(primitive_desc_destroy)                                                               \
+    FUNCTION(primitive_desc_query)                                                                 \
+    FUNCTION(primitive_desc_query_md)                                                              \
+    FUNCTION(primitive_destroy)                                                                    \
+    FUNCTION(primitive_execute)                                                                    \
+    FUNCTION(reorder_primitive_desc_create)                                                        \
+    FUNCTION(set_max_cpu_isa)                                                                      \
+    FUNCTION(set_primitive_cache_capacity)                                                         \
+    FUNCTION(stream_create)
+
+static struct {
+#define FUNCTION(name) __typeof__(dnnl_##name) *name;
+    FUNCTIONS(FUNCTION)
+#undef FUNCTION
+} dnnl;
+
+static dnnl_engine_t engine; /* NULL: none, every create answers STATUS_UNSUPPORTED */
 static dnnl_stream_t stream;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static enum cpu_isa capped_isa;
+static enum cpu_isa capped_isa = CPU_ISA_COUNT;
+static char missing[128]; /* why there is no engine */
+
+static bool load_functions(void)
+{
+    void *library = dlopen(SONAME(DNNL_VERSION_MAJOR), RTLD_LAZY | RTLD_LOCAL);
+    bool all = library != NULL;
+
+    if (!all)
+        (void)snprintf(missing, sizeof(missing), "oneDNN is not there: %.100s", dlerror());
+#define FUNCTION(name)                                                                             \
+    if (all) {                                                                                     \
+        dnnl.name = (__typeof__(dnnl.name))dlsym(library, "dnnl_" #name);                          \
+        all = dnnl.name != NULL;                                                                   \
+        if (!all)                                                                                  \
+            (void)snprintf(missing, sizeof(missing), "oneDNN has no dnnl_" #name);                 \
+    }
+    FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    return all;
+}
 
 static void open_library(void)
 {
+    if (!load_functions())
+        return;
     if (capped_isa == CPU_AVX2)
-        (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2);
+        (void)dnnl.set_max_cpu_isa(dnnl_cpu_isa_avx2);
     if (capped_isa == CPU_BASELINE)
-        (void)dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
-    (void)dnnl_set_primitive_cache_capacity(CACHE_CAPACITY);
-    if (dnnl_engine_create(&engine, dnnl_cpu, 0) != dnnl_success ||
-        dnnl_stream_create(&stream, engine, dnnl_stream_default_flags) != dnnl_success)
-        engine = NULL; /* every create answers STATUS_UNSUPPORTED then */
+        (void)dnnl.set_max_cpu_isa(dnnl_cpu_isa_sse41);
+    (void)dnnl.set_primitive_cache_capacity(CACHE_CAPACITY);
+    if (dnnl.engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
+        dnnl.stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success)
+        return;
+    engine = NULL;
+    (void)snprintf(missing, sizeof(missing), "oneDNN has no CPU engine");
 }
 
 void onednn_open(enum cpu_isa isa)
@@ -41,7 +107,6 @@ void onednn_open(enum cpu_isa isa)
 
     if (!atomic_flag_test_and_set(&seen))
         capped_isa = isa;
-    pthread_once(&once, open_library);
 }
 
 enum operand_index { X, WEIGHTS, BIAS, Y, SCRATCH, OPERANDS };
@@ -123,7 +188,7 @@ static enum status describe_data(const struct onednn_conv *conv, int64_t channel
     dnnl_dims_t dims = {g->batch, channels};
 
     memcpy(dims + 2, spatial, g->window.spatial * sizeof(*dims));
-    DNNL_TRY(dnnl_memory_desc_init_by_tag(out_desc, (int)g->window.spatial + 2, dims, dnnl_f32,
+    DNNL_TRY(dnnl.memory_desc_init_by_tag(out_desc, (int)g->window.spatial + 2, dims, dnnl_f32,
                                           data_tag(layout, conv->spec.block, g->window.spatial)),
              "memory");
     return STATUS_OK;
@@ -156,11 +221,11 @@ static enum status describe_all(struct onednn_conv *conv, struct error *err)
     TRY(describe_data(conv, conv->groups * conv->out_per_group, window->out, spec->y_layout,
                       &conv->desc[Y], err));
     rank = weight_dims(conv, dims);
-    DNNL_TRY(dnnl_memory_desc_init_by_tag(&conv->desc[WEIGHTS], rank, dims, dnnl_f32,
+    DNNL_TRY(dnnl.memory_desc_init_by_tag(&conv->desc[WEIGHTS], rank, dims, dnnl_f32,
                                           dnnl_format_tag_any),
              "weights");
     dims[0] = conv->groups * conv->out_per_group;
-    DNNL_TRY(dnnl_memory_desc_init_by_tag(&conv->desc[BIAS], 1, dims, dnnl_f32, dnnl_a), "bias");
+    DNNL_TRY(dnnl.memory_desc_init_by_tag(&conv->desc[BIAS], 1, dims, dnnl_f32, dnnl_a), "bias");
     return STATUS_OK;
 }
 
@@ -203,11 +268,11 @@ static enum status append_post_ops(const struct onednn_conv *conv, dnnl_post_ops
     float alpha, beta;
 
     if (epilogue->has_residual && !epilogue->residual_after)
-        DNNL_TRY(dnnl_post_ops_append_sum(ops, 1.0f), "sum");
+        DNNL_TRY(dnnl.post_ops_append_sum(ops, 1.0f), "sum");
     if (map_activation(epilogue, &kind, &alpha, &beta))
-        DNNL_TRY(dnnl_post_ops_append_eltwise(ops, 1.0f, kind, alpha, beta), "activation");
+        DNNL_TRY(dnnl.post_ops_append_eltwise(ops, 1.0f, kind, alpha, beta), "activation");
     if (epilogue->has_residual && epilogue->residual_after)
-        DNNL_TRY(dnnl_post_ops_append_sum(ops, 1.0f), "sum");
+        DNNL_TRY(dnnl.post_ops_append_sum(ops, 1.0f), "sum");
     return STATUS_OK;
 }
 
@@ -217,17 +282,17 @@ static enum status make_attributes(const struct onednn_conv *conv, dnnl_primitiv
     dnnl_post_ops_t ops = NULL;
     enum status status;
 
-    DNNL_TRY(dnnl_primitive_attr_create(out_attr), "attributes");
+    DNNL_TRY(dnnl.primitive_attr_create(out_attr), "attributes");
     status =
-        status_of(dnnl_primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user),
+        status_of(dnnl.primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user),
                   "scratchpad mode", err);
     if (status != STATUS_OK || conv->own_epilogue)
         return status;
-    TRY(status_of(dnnl_post_ops_create(&ops), "post-ops", err));
+    TRY(status_of(dnnl.post_ops_create(&ops), "post-ops", err));
     status = append_post_ops(conv, ops, err);
     if (status == STATUS_OK)
-        status = status_of(dnnl_primitive_attr_set_post_ops(*out_attr, ops), "post-ops", err);
-    (void)dnnl_post_ops_destroy(ops);
+        status = status_of(dnnl.primitive_attr_set_post_ops(*out_attr, ops), "post-ops", err);
+    (void)dnnl.post_ops_destroy(ops);
     return status;
 }
 
@@ -272,10 +337,10 @@ static dnnl_status_t init_desc(const struct onednn_conv *conv, const struct numb
     const dnnl_memory_desc_t *bias = conv->spec.has_bias ? &d[BIAS] : NULL;
 
     return conv->spec.transposed
-               ? dnnl_dilated_deconvolution_forward_desc_init(
+               ? dnnl.dilated_deconvolution_forward_desc_init(
                      conv_desc, dnnl_forward_inference, dnnl_deconvolution_direct, &d[X],
                      &d[WEIGHTS], bias, &d[Y], n->stride, n->dilation, n->begin, n->end)
-               : dnnl_dilated_convolution_forward_desc_init(
+               : dnnl.dilated_convolution_forward_desc_init(
                      conv_desc, dnnl_forward_inference, dnnl_convolution_direct, &d[X], &d[WEIGHTS],
                      bias, &d[Y], n->stride, n->dilation, n->begin, n->end);
 }
@@ -293,21 +358,21 @@ static enum status make_primitive(struct onednn_conv *conv, struct error *err)
     DNNL_TRY(init_desc(conv, &numbers, &desc), "convolution");
     status = make_attributes(conv, &attr, err);
     if (status == STATUS_OK)
-        status = status_of(dnnl_primitive_desc_create(&primitive_desc, &desc, attr, engine, NULL),
+        status = status_of(dnnl.primitive_desc_create(&primitive_desc, &desc, attr, engine, NULL),
                            "convolution", err);
     if (status == STATUS_OK)
         status =
-            status_of(dnnl_primitive_create(&conv->primitive, primitive_desc), "convolution", err);
+            status_of(dnnl.primitive_create(&conv->primitive, primitive_desc), "convolution", err);
     if (status == STATUS_OK) {
         conv->desc[WEIGHTS] =
-            *dnnl_primitive_desc_query_md(primitive_desc, dnnl_query_weights_md, 0);
+            *dnnl.primitive_desc_query_md(primitive_desc, dnnl_query_weights_md, 0);
         conv->desc[SCRATCH] =
-            *dnnl_primitive_desc_query_md(primitive_desc, dnnl_query_scratchpad_md, 0);
-        (void)dnnl_primitive_desc_query(primitive_desc, dnnl_query_impl_info_str, 0, &name);
+            *dnnl.primitive_desc_query_md(primitive_desc, dnnl_query_scratchpad_md, 0);
+        (void)dnnl.primitive_desc_query(primitive_desc, dnnl_query_impl_info_str, 0, &name);
         snprintf(conv->name, sizeof(conv->name), "%s", name);
     }
-    (void)dnnl_primitive_desc_destroy(primitive_desc);
-    (void)dnnl_primitive_attr_destroy(attr);
+    (void)dnnl.primitive_desc_destroy(primitive_desc);
+    (void)dnnl.primitive_attr_destroy(attr);
     return status;
 }
 
@@ -319,7 +384,7 @@ static enum status make_memories(struct onednn_conv *conv, struct error *err)
     for (unsigned lane = 0; lane < conv->spec.lanes; lane++)
         for (int i = 0; i < OPERANDS; i++)
             DNNL_TRY(
-                dnnl_memory_create(&conv->lanes[lane][i], &conv->desc[i], engine, DNNL_MEMORY_NONE),
+                dnnl.memory_create(&conv->lanes[lane][i], &conv->desc[i], engine, DNNL_MEMORY_NONE),
                 "memory");
     return STATUS_OK;
 }
@@ -356,7 +421,7 @@ static enum status build(struct onednn_conv *conv, struct error *err)
         conv->own_epilogue = true;
         TRY(make_primitive(conv, err));
     }
-    conv->y_count = dnnl_memory_desc_get_size(&conv->desc[Y]) / sizeof(float);
+    conv->y_count = dnnl.memory_desc_get_size(&conv->desc[Y]) / sizeof(float);
     write_format(conv);
     return make_memories(conv, err);
 }
@@ -365,16 +430,16 @@ enum status onednn_conv_create(const struct onednn_conv_spec *spec, struct onedn
                                struct error *err)
 {
     struct onednn_conv *conv = calloc(1, sizeof(*conv));
-    int threads = omp_get_max_threads();
+    unsigned threads;
     enum status status;
 
     if (conv == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
     conv->spec = *spec;
-    omp_set_num_threads((int)spec->threads); /* the primitive divides its work for so many */
-    status = engine == NULL ? error_set(err, STATUS_UNSUPPORTED, "oneDNN has no CPU engine")
-                            : build(conv, err);
-    omp_set_num_threads(threads);
+    (void)pthread_once(&once, open_library);
+    threads = team_enter(spec->threads); /* the primitive divides its work for so many */
+    status = engine == NULL ? error_set(err, STATUS_UNSUPPORTED, "%s", missing) : build(conv, err);
+    (void)team_enter(threads);
     if (status != STATUS_OK) {
         onednn_conv_destroy(conv);
         return status;
@@ -390,10 +455,10 @@ void onednn_conv_destroy(struct onednn_conv *conv)
     for (unsigned lane = 0; conv->lanes != NULL && lane < conv->spec.lanes; lane++)
         for (int i = 0; i < OPERANDS; i++)
             if (conv->lanes[lane][i] != NULL)
-                (void)dnnl_memory_destroy(conv->lanes[lane][i]);
+                (void)dnnl.memory_destroy(conv->lanes[lane][i]);
     free(conv->lanes);
     if (conv->primitive != NULL)
-        (void)dnnl_primitive_destroy(conv->primitive);
+        (void)dnnl.primitive_destroy(conv->primitive);
     free(conv);
 }
 
@@ -404,7 +469,7 @@ const char *onednn_conv_format(const struct onednn_conv *conv)
 
 size_t onednn_conv_packed_bytes(const struct onednn_conv *conv)
 {
-    return dnnl_memory_desc_get_size(&conv->desc[WEIGHTS]);
+    return dnnl.memory_desc_get_size(&conv->desc[WEIGHTS]);
 }
 
 size_t onednn_conv_bias_count(const struct onednn_conv *conv)
@@ -414,7 +479,7 @@ size_t onednn_conv_bias_count(const struct onednn_conv *conv)
 
 size_t onednn_conv_scratch_bytes(const struct onednn_conv *conv)
 {
-    return dnnl_memory_desc_get_size(&conv->desc[SCRATCH]);
+    return dnnl.memory_desc_get_size(&conv->desc[SCRATCH]);
 }
 
 const char *onednn_conv_name(const struct onednn_conv *conv)
@@ -454,26 +519,26 @@ static enum status reorder_weights(const struct onednn_conv *conv, void *from, v
     dnnl_dims_t dims;
     int rank = weight_dims(conv, dims);
     bool ok =
-        dnnl_memory_desc_init_by_tag(&desc, rank, dims, dnnl_f32, tags[rank - 3]) == dnnl_success &&
-        dnnl_memory_create(&source, &desc, engine, from) == dnnl_success &&
-        dnnl_memory_create(&target, &conv->desc[WEIGHTS], engine, packed) == dnnl_success &&
-        dnnl_reorder_primitive_desc_create(&primitive_desc, &desc, engine, &conv->desc[WEIGHTS],
+        dnnl.memory_desc_init_by_tag(&desc, rank, dims, dnnl_f32, tags[rank - 3]) == dnnl_success &&
+        dnnl.memory_create(&source, &desc, engine, from) == dnnl_success &&
+        dnnl.memory_create(&target, &conv->desc[WEIGHTS], engine, packed) == dnnl_success &&
+        dnnl.reorder_primitive_desc_create(&primitive_desc, &desc, engine, &conv->desc[WEIGHTS],
                                            engine, NULL) == dnnl_success &&
-        dnnl_primitive_create(&primitive, primitive_desc) == dnnl_success;
+        dnnl.primitive_create(&primitive, primitive_desc) == dnnl_success;
 
     if (ok) {
         const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}};
 
-        ok = dnnl_primitive_execute(primitive, stream, 2, args) == dnnl_success;
+        ok = dnnl.primitive_execute(primitive, stream, 2, args) == dnnl_success;
     }
     if (primitive != NULL)
-        (void)dnnl_primitive_destroy(primitive);
+        (void)dnnl.primitive_destroy(primitive);
     if (primitive_desc != NULL)
-        (void)dnnl_primitive_desc_destroy(primitive_desc);
+        (void)dnnl.primitive_desc_destroy(primitive_desc);
     if (target != NULL)
-        (void)dnnl_memory_destroy(target);
+        (void)dnnl.memory_destroy(target);
     if (source != NULL)
-        (void)dnnl_memory_destroy(source);
+        (void)dnnl.memory_destroy(source);
     return ok ? STATUS_OK : STATUS_NO_MEMORY;
 }
 
@@ -517,9 +582,9 @@ enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_
     if (sums && run->residual != run->y)
         memcpy(run->y, run->residual, conv->y_count * sizeof(float));
     for (int i = 0; i < OPERANDS; i++)
-        if (dnnl_memory_set_data_handle_v2(memories[i], handles[i], stream) != dnnl_success)
+        if (dnnl.memory_set_data_handle_v2(memories[i], handles[i], stream) != dnnl_success)
             return STATUS_INTERNAL;
-    if (dnnl_primitive_execute(conv->primitive, stream, conv->spec.has_bias ? 5 : 4, args) !=
+    if (dnnl.primitive_execute(conv->primitive, stream, conv->spec.has_bias ? 5 : 4, args) !=
         dnnl_success)
         return STATUS_INTERNAL;
     if (conv->own_epilogue)

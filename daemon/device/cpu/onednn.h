@@ -12,7 +12,8 @@
 #include "device/cpu/cpu.h"
 #include "ops/conv.h"
 
-/* Once, before anything else here: caps the instruction set.  Later calls change nothing. */
+/* Before anything else here: caps the instruction set.  Later calls change nothing.  The library
+ * itself is loaded when the first convolution is created. */
 void onednn_open(enum cpu_isa isa);
 
 struct onednn_conv_spec {

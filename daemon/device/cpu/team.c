@@ -1,18 +1,98 @@
+/* OpenMP is GNU's, the one that oneDNN runs on, so that both share one set of threads.  It is
+ * opened at run time: it reads its environment once, when it is loaded, and our say about how its
+ * threads wait must be there by then. */
 #include "device/cpu/team.h"
 
-#include <omp.h>
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+/* How long a member waits awake for the others before it sleeps, in turns of libgomp's loop: 0.1 to
+ * 0.2 ms, which covers the pauses between the steps of a batch.  libgomp's own 300000 are up to 20
+ * ms: on a machine with other work, the time slice of the very thread that is waited for. */
+#define SPIN_COUNT "3000"
+
+/* libgomp's interface to compilers, and OpenMP's calls. */
+#define FUNCTIONS(FUNCTION)                                                                        \
+    FUNCTION(GOMP_parallel, void,                                                                  \
+             (void (*fn)(void *), void *arg, unsigned threads, unsigned flags))                    \
+    FUNCTION(GOMP_barrier, void, (void))                                                           \
+    FUNCTION(omp_get_thread_num, int, (void))                                                      \
+    FUNCTION(omp_get_num_threads, int, (void))                                                     \
+    FUNCTION(omp_get_max_threads, int, (void))                                                     \
+    FUNCTION(omp_set_num_threads, void, (int))                                                     \
+    FUNCTION(omp_set_dynamic, void, (int))
+
+static struct {
+#define FUNCTION(name, result, parameters) result(*name) parameters;
+    FUNCTIONS(FUNCTION)
+#undef FUNCTION
+    bool is_there;
+} openmp;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void open_library(void)
+{
+    void *library;
+
+    if (getenv("OMP_WAIT_POLICY") == NULL)
+        (void)setenv("GOMP_SPINCOUNT", SPIN_COUNT, 0);
+    library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return;
+    openmp.is_there = true;
+#define FUNCTION(name, result, parameters)                                                         \
+    openmp.name = (result(*) parameters)dlsym(library, #name);                                     \
+    openmp.is_there = openmp.is_there && openmp.name != NULL;
+    FUNCTIONS(FUNCTION)
+#undef FUNCTION
+}
+
+bool team_open(void)
+{
+    (void)pthread_once(&once, open_library);
+    return openmp.is_there;
+}
+
+unsigned team_enter(unsigned threads)
+{
+    unsigned before;
+
+    if (!team_open())
+        return 1;
+    before = (unsigned)openmp.omp_get_max_threads();
+    openmp.omp_set_dynamic(0);
+    openmp.omp_set_num_threads((int)threads);
+    return before;
+}
+
+struct job {
+    team_fn fn;
+    void *arg;
+};
+
+static void take_part(void *arg)
+{
+    const struct job *job = arg;
+
+    job->fn(job->arg, (unsigned)openmp.omp_get_thread_num(),
+            (unsigned)openmp.omp_get_num_threads());
+}
 
 void team_run(unsigned threads, team_fn fn, void *arg)
 {
-    if (threads <= 1) {
+    struct job job = {.fn = fn, .arg = arg};
+
+    if (threads <= 1 || !team_open()) {
         fn(arg, 0, 1);
         return;
     }
-#pragma omp parallel num_threads((int)threads)
-    fn(arg, (unsigned)omp_get_thread_num(), (unsigned)omp_get_num_threads());
+    openmp.GOMP_parallel(take_part, &job, threads, 0);
 }
 
 void team_barrier(void)
 {
-#pragma omp barrier
+    if (openmp.is_there)
+        openmp.GOMP_barrier();
 }

@@ -6,9 +6,16 @@
 #ifndef DEVICE_CPU_TEAM_H
 #define DEVICE_CPU_TEAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef void (*team_fn)(void *arg, unsigned member, unsigned members);
+
+/* Makes OpenMP ready; false: it is not there, everything runs on the calling thread.  Once, before
+ * other threads read the environment; later calls only answer. */
+bool team_open(void);
+/* How many threads oneDNN uses when called from this thread; returns the number before. */
+unsigned team_enter(unsigned threads);
 
 /* Calls fn on `threads` members at once (maybe fewer, never more) and waits for all.  One thread:
  * a plain call. */
