@@ -133,11 +133,12 @@ class Wire(Case):
         held = 'sluice_requests_total{model="held",version="1",outcome="success"}'
         before, started = self.server.metric(name), self.server.metric(held)
         channel = grpc.insecure_channel("unix://" + self.server.path("grpc"), OPTIONS)
-        channel.unary_unary(INFER, request_serializer=same, response_deserializer=same).future(
-            request("held"))
+        call = channel.unary_unary(INFER, request_serializer=same, response_deserializer=same)
+        future = call.future(request("held"))  # kept: one that is thrown away cancels itself
         harness.wait_for("the request runs", lambda: self.server.metric(held) > started)
         channel.close()
         harness.wait_for("the cancel", lambda: self.server.metric(name) > before)
+        self.assertTrue(future.done())
 
     def test_a_stream_answers_in_the_order_of_its_requests(self):
         messages = [request("slow" if i % 3 else "ident", request_id=b"%d" % i) for i in range(200)]
