@@ -58,10 +58,10 @@ static bool computes(const struct device *device)
     return strcmp(device->ops->name, "null") != 0;
 }
 
-/* Decides about batching, which wants the model to have been run; model->batching says the outcome.
- */
+/* Decides about batching, which wants the model to have been run (`first`: the answer to the first
+ * row; NULL: `why` it has none); model->batching says the outcome. */
 static bool prove(const struct load_context *context, struct model *model, struct probe *probe,
-                  const struct shape *ports, enum status found, int64_t size,
+                  const struct shape *ports, int64_t size, const struct probe_answer *first,
                   const struct error *why)
 {
     char reason[200] = "";
@@ -80,10 +80,10 @@ static bool prove(const struct load_context *context, struct model *model, struc
         (void)snprintf(model->batching, sizeof(model->batching), "on");
         return true;
     }
-    if (found != STATUS_OK)
+    if (first == NULL)
         (void)snprintf(reason, sizeof(reason), "it could not be run to prove it: %.140s",
                        why->text);
-    else if (proof_of_batching(probe, ports, size, reason, sizeof(reason))) {
+    else if (proof_of_batching(probe, ports, size, first, reason, sizeof(reason))) {
         (void)snprintf(model->batching, sizeof(model->batching), "on");
         return true;
     }
@@ -114,12 +114,13 @@ static enum status run_probes(const struct load_context *context, struct model *
 {
     const struct shape *ports = port_shapes(model);
     struct error why = {.status = STATUS_OK};
+    struct probe_answer first;
     enum status found;
     int64_t size = 0;
 
     if (ports == NULL)
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
-    found = proof_find_size(probe, ports, &size, &why);
+    found = proof_find_size(probe, ports, &size, &first, &why);
     if (found != STATUS_OK) {
         if (!may_be_served(model, ports, found)) {
             *err = why;
@@ -127,7 +128,10 @@ static enum status run_probes(const struct load_context *context, struct model *
         }
         log_debug("model '%s': no probe ran: %s", context->name, why.text);
     }
-    *out_batching = prove(context, model, probe, ports, found, size, &why);
+    *out_batching =
+        prove(context, model, probe, ports, size, found == STATUS_OK ? &first : NULL, &why);
+    if (found == STATUS_OK)
+        probe_answer_deinit(&first);
     return warmup_run(probe, model->config, context->folder, err);
 }
 

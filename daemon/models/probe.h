@@ -47,7 +47,8 @@ void probe_answer_deinit(struct probe_answer *answer);
 
 enum sample_kind { SAMPLE_RANDOM, SAMPLE_ZERO };
 /* Makes room for inputs of these shapes (all known) with the network's types, filled. Rows differ
- * in scale, so that whatever is shared between rows of a batch shows.  STATUS_NO_MEMORY. */
+ * in scale, so that whatever is shared between rows of a batch shows; a row does not depend on how
+ * many follow it.  STATUS_NO_MEMORY. */
 MUST_CHECK enum status probe_data_make(struct probe_data *data, const struct network *network,
                                        const struct shape *shapes, enum sample_kind kind,
                                        uint64_t seed);

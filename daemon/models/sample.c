@@ -4,6 +4,10 @@
 
 #include "models/probe.h"
 
+/* Between the seeds of rows and of inputs. */
+#define ROW_STEP   UINT64_C(0x9E3779B97F4A7C15)
+#define INPUT_STEP UINT64_C(0xD1B54A32D192ED03)
+
 /* xorshift64*: small, and the same on every machine. */
 static uint64_t next_random(uint64_t *random)
 {
@@ -74,7 +78,7 @@ enum status sample_fill(struct arena *arena, enum dtype dtype, void *to, size_t 
 }
 
 static enum status fill_input(struct probe_data *data, struct request_input *in, enum dtype dtype,
-                              const struct shape *shape, enum sample_kind kind, uint64_t *random)
+                              const struct shape *shape, enum sample_kind kind, uint64_t seed)
 {
     struct tensor tensor = {.dtype = dtype, .shape = *shape};
     size_t rows = shape->rank > 0 && shape->dims[0] > 0 ? (size_t)shape->dims[0] : 1;
@@ -89,9 +93,12 @@ static enum status fill_input(struct probe_data *data, struct request_input *in,
     if (to == NULL)
         return STATUS_NO_MEMORY;
     *in = (struct request_input){.shape = *shape, .data = to, .bytes = tensor_bytes(&tensor)};
-    for (size_t row = 0; row < rows; row++)
+    for (size_t row = 0; row < rows; row++) {
+        uint64_t random = seed + row * ROW_STEP;
+
         TRY(sample_fill(&data->arena, dtype, to + row * row_count * dtype_bytes(dtype), row_count,
-                        kind, row % 2 == 0 ? 1.0 : 3.0, random));
+                        kind, row % 2 == 0 ? 1.0 : 3.0, &random));
+    }
     return STATUS_OK;
 }
 
@@ -99,7 +106,6 @@ enum status probe_data_make(struct probe_data *data, const struct network *netwo
                             const struct shape *shapes, enum sample_kind kind, uint64_t seed)
 {
     const struct network_port *ports;
-    uint64_t random = seed | 1;
     enum status status = STATUS_OK;
 
     *data = (struct probe_data){.inputs = network_inputs(network, &ports)};
@@ -108,7 +114,8 @@ enum status probe_data_make(struct probe_data *data, const struct network *netwo
     if (data->in == NULL)
         status = STATUS_NO_MEMORY;
     for (size_t i = 0; i < data->inputs && status == STATUS_OK; i++)
-        status = fill_input(data, &data->in[i], ports[i].dtype, &shapes[i], kind, &random);
+        status = fill_input(data, &data->in[i], ports[i].dtype, &shapes[i], kind,
+                            (seed + i * INPUT_STEP) | 1);
     if (status != STATUS_OK)
         probe_data_deinit(data);
     return status;
