@@ -104,9 +104,10 @@ class Server:
             raise AssertionError(f"exit status {status}\n{log[-6000:]}")
 
 
-def wait_for(what, condition):
-    """Waits until the condition holds, for at most ten seconds."""
-    for _ in range(1000):
+def wait_for(what, condition, seconds=20):
+    """Waits until the condition holds."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
         if condition():
             return
         time.sleep(0.01)

@@ -1,0 +1,181 @@
+"""The model repository as the daemon follows it: at start, on demand, by polling; and what is broken."""
+import json
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+import harness
+
+try:
+    import numpy as np
+    import tritonclient.grpc as grpcclient
+    from tritonclient.utils import InferenceServerException
+
+    import small_models
+except ImportError as error:
+    harness.need_packages(error)
+
+PROGRAM = None
+
+
+class Case(unittest.TestCase):
+    settings = []
+
+    def start(self, *settings):
+        self.server = harness.Server(PROGRAM, [*self.settings, *settings], as_daemon=True,
+                                     more=["--model-repository", self.folder.name])
+        self.client = grpcclient.InferenceServerClient("unix://" + self.server.path("grpc"))
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory(prefix="sluice-e2e-")
+        self.server = None
+
+    def tearDown(self):
+        if self.server:
+            self.client.close()
+            self.server.stop()
+        self.folder.cleanup()
+
+    def write(self, name, factor=2, config="", version=1):
+        small_models.write(self.folder.name, name, small_models.times(factor), config, version)
+
+    def ask(self, name, version=""):
+        x = np.arange(4, dtype=np.float32).reshape(1, 4)
+        tensor = grpcclient.InferInput("x", [1, 4], "FP32")
+        tensor.set_data_from_numpy(x)
+        y = self.client.infer(name, [tensor], model_version=version).as_numpy("y")
+        return float(y[0, 1])
+
+    def is_ready(self, name, version=""):
+        """False also for what the repository does not know."""
+        try:
+            return self.client.is_model_ready(name, version)
+        except InferenceServerException as error:
+            self.assertIn("NOT_FOUND", str(error.status()))
+            return False
+
+    def index(self):
+        return {(row.name, row.version): row for row in self.client.get_model_repository_index().models}
+
+    def reserved(self):
+        return json.loads(self.server.request("GET", "/sluice/v1/memory", role="admin")[2])["reserved_bytes"]
+
+
+class AtStart(Case):
+    def test_all_models_of_the_folder_are_served(self):
+        self.write("two")
+        self.write("three", 3, "max_batch_size: 4")
+        self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
+        self.assertEqual((self.ask("two"), self.ask("three")), (2, 3))
+
+    def test_one_broken_model_does_not_keep_the_others_from_serving(self):
+        self.write("two")
+        small_models.write(self.folder.name, "garbage", b"\x08\x07not a model at all")
+        self.write("misspelt", config="max_batch_sise: 4")
+        os.makedirs(os.path.join(self.folder.name, "empty"))
+        self.start("Models.StrictReadiness=false")
+        harness.wait_for("the model", lambda: self.is_ready("two"))
+        harness.wait_for("the failures", lambda: all(
+            row.state == "UNAVAILABLE" for (name, _), row in self.index().items() if name != "two"))
+        self.assertEqual(self.ask("two"), 2)
+        reasons = {name: row.reason for (name, _), row in self.index().items()}
+        self.assertIn("model.onnx", reasons["garbage"])
+        self.assertIn("max_batch_sise", reasons["misspelt"])
+        self.assertNotEqual(reasons["empty"], "")
+
+    def test_version_policies_choose(self):
+        for name, policy in (("latest", ""), ("all", "version_policy { all { } }"),
+                             ("specific", "version_policy { specific { versions: 1 } }")):
+            for version in (1, 2, 3):
+                self.write(name, version, policy, version)
+        self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
+        self.assertEqual(self.ask("latest"), 3)
+        self.assertEqual([self.ask("all", str(version)) for version in (1, 2, 3)], [1, 2, 3])
+        self.assertEqual(self.ask("specific"), 1)
+        for name, version in (("latest", "1"), ("specific", "3")):
+            with self.assertRaises(InferenceServerException):
+                self.ask(name, version)
+
+    def test_a_folder_that_is_none_stops_the_start(self):
+        with self.assertRaisesRegex(RuntimeError, "is no folder"):
+            harness.Server(PROGRAM, as_daemon=True, more=["--model-repository", self.folder.name + "/no"])
+
+
+class Explicit(Case):
+    settings = ["Models.ControlMode=explicit"]
+
+    def test_only_what_is_named_is_loaded_and_clients_ask_for_more(self):
+        self.write("two")
+        self.write("three", 3)
+        self.start("Models.Load=two")
+        harness.wait_for("ready", self.client.is_server_ready)
+        self.assertEqual(self.ask("two"), 2)
+        self.assertFalse(self.is_ready("three"))
+        self.client.load_model("three")
+        self.assertEqual(self.ask("three"), 3)
+
+    def test_a_reload_takes_the_new_file_at_once_and_a_bad_one_leaves_the_old(self):
+        self.write("m")
+        self.start("Models.Load=m")
+        harness.wait_for("ready", self.client.is_server_ready)
+        held = self.reserved()
+        shutil.rmtree(os.path.join(self.folder.name, "m", "1"))
+        self.write("m", 5)
+        self.client.load_model("m")
+        self.assertEqual(self.ask("m"), 5)
+        shutil.rmtree(os.path.join(self.folder.name, "m", "1"))
+        small_models.write(self.folder.name, "m", b"garbage")
+        with self.assertRaises(InferenceServerException) as caught:
+            self.client.load_model("m")
+        self.assertIn("model.onnx", str(caught.exception))
+        self.assertEqual(self.ask("m"), 5)
+        self.server.request("POST", "/sluice/v1/empty-cache", b'{"forced": true}', role="admin")
+        self.assertLessEqual(self.reserved(), held)
+
+    def test_a_failed_load_leaves_its_reason_and_no_byte(self):
+        small_models.write(self.folder.name, "bad", b"garbage")
+        self.start()
+        before = self.reserved()
+        with self.assertRaises(InferenceServerException) as caught:
+            self.client.load_model("bad")
+        self.assertIn("model.onnx", str(caught.exception))
+        (_, row), = self.index().items()
+        self.assertEqual(row.state, "UNAVAILABLE")
+        self.assertIn("model.onnx", row.reason)
+        self.assertEqual(self.reserved(), before)
+
+
+class Poll(Case):
+    settings = ["Models.ControlMode=poll", "Models.PollInterval=50ms"]
+
+    def test_models_appear_change_and_go_with_their_folders(self):
+        self.write("m")
+        self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
+        self.assertEqual(self.ask("m"), 2)
+        self.write("new", 7)
+        harness.wait_for("the new model", lambda: self.is_ready("new"))
+        self.assertEqual(self.ask("new"), 7)
+        self.write("m", 3, version=2)
+        harness.wait_for("the newer version", lambda: self.is_ready("m", "2"))
+        self.assertEqual(self.ask("m"), 3)
+        shutil.rmtree(os.path.join(self.folder.name, "new"))
+        harness.wait_for("its end", lambda: not self.is_ready("new"))
+        self.assertEqual(self.ask("m"), 3)
+
+    def test_clients_may_not_load_or_unload(self):
+        self.write("m")
+        self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
+        for call in (self.client.load_model, self.client.unload_model):
+            with self.assertRaises(InferenceServerException) as caught:
+                call("m")
+            self.assertIn("polling is enabled", str(caught.exception))
+
+
+if __name__ == "__main__":
+    harness.main(sys.modules["__main__"])
