@@ -301,3 +301,8 @@ uint64_t batcher_progress(struct batcher *batcher)
         atomic_fetch_add(&batcher->progress, 1); /* idle lanes are no stuck lanes */
     return atomic_load(&batcher->progress);
 }
+
+bool batcher_lost_device(struct batcher *batcher)
+{
+    return atomic_load(&batcher->device_lost);
+}

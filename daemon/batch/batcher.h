@@ -110,7 +110,9 @@ int64_t batcher_last_batch_us(struct batcher *batcher);
 unsigned batcher_running(struct batcher *batcher); /* batches running now */
 /* Shrinks the lanes' cached memory to at most keep_bytes together; returns bytes freed. */
 uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes);
-/* Steps forward whenever a lane makes progress or is idle: for the watchdog. */
+/* Steps forward with every step of a batch and while lanes are idle: for the watchdog. */
 uint64_t batcher_progress(struct batcher *batcher);
+/* A batch ended in STATUS_DEVICE_LOST: nothing runs any more, a new process must. */
+bool batcher_lost_device(struct batcher *batcher);
 
 #endif

@@ -174,6 +174,7 @@ static enum status run_plan(struct lane *lane, struct batch *batch, struct error
         .admit_arg = lane,
         .place = lane->batcher->device->ops->host_memory ? place_output : NULL,
         .place_arg = lane,
+        .progress = &lane->batcher->progress,
     };
 
     if (makes_text(batch->queue) && (run.strings = response_strings(batch->response)) == NULL)
@@ -338,6 +339,8 @@ static void run_batch(struct lane *lane, struct batch *batch, enum status *out_s
     if (*out_status != STATUS_OK) {
         complete_error(batch, *out_status, &err);
         batch_fail(batch, &err);
+        if (*out_status == STATUS_DEVICE_LOST)
+            atomic_store(&lane->batcher->device_lost, true);
     }
     stamp(batch);
     stats_batch(&batch->queue->stats, batch);

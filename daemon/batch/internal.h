@@ -95,6 +95,7 @@ struct batcher {
     atomic_uint running;
     _Atomic uint64_t progress;
     _Atomic uint64_t refused;
+    atomic_bool device_lost;
     unsigned lanes;
     struct lane *lane;
     /* under lock */

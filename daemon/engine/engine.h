@@ -102,6 +102,7 @@ struct run {
     run_place_fn place; /* NULL: such outputs end in STATUS_INVALID */
     void *place_arg;
     struct string_heap *strings; /* for STRING outputs: must outlive their use.  May be NULL */
+    _Atomic uint64_t *progress;  /* steps forward with every step; may be NULL */
     int64_t *step_ns; /* profile: adds each step's time; room for plan_facts.steps.  May be NULL */
 };
 

@@ -84,6 +84,8 @@ static enum status run_steps(struct running *running, const struct frame *frame,
             return error_set(running->err, STATUS_CANCELLED, "cancelled before node '%s'",
                              step->name);
         status = run_step(running, frame, step, in, out);
+        if (running->run->progress != NULL)
+            atomic_fetch_add_explicit(running->run->progress, 1, memory_order_relaxed);
         if (status != STATUS_OK)
             return step_failed(running, step, status);
         if (step_ns != NULL) {
@@ -347,12 +349,23 @@ static enum status check_inputs(const struct plan *plan, const struct run *run, 
     return STATUS_OK;
 }
 
+/* An average over some eight runs.  A run that lost its core for a time slice counts no more than
+ * twice what was expected. */
+static int64_t next_prediction(int64_t old_us, int64_t spent_us)
+{
+    int64_t most_us = 2 * old_us + 8;
+
+    if (old_us < 0)
+        return spent_us;
+    return old_us + ((spent_us < most_us ? spent_us : most_us) - old_us) / 8;
+}
+
 static void learn_time(struct plan *plan, int64_t spent_us)
 {
     int64_t old = atomic_load_explicit(&plan->predicted_us, memory_order_relaxed);
-    int64_t next = old < 0 ? spent_us : old + (spent_us - old) / 8;
 
-    atomic_store_explicit(&plan->predicted_us, next, memory_order_relaxed);
+    atomic_store_explicit(&plan->predicted_us, next_prediction(old, spent_us),
+                          memory_order_relaxed);
 }
 
 enum status plan_run(struct plan *plan, struct run *run, struct error *err)

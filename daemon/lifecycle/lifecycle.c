@@ -27,7 +27,8 @@
 #include "serve/server.h"
 
 enum {
-    EXIT_BAD_CONFIG = 78, /* sysexits.h: EX_CONFIG */
+    EXIT_BAD_CONFIG = 78,  /* sysexits.h: EX_CONFIG */
+    EXIT_DEVICE_LOST = 75, /* EX_TEMPFAIL: a new process may find the device well again */
     STATUS_PERIOD_US = 1000000,
     SETTLE_PERIOD_US = 1000, /* how soon after the last load the daemon is ready; doubles up to: */
     SETTLE_PERIOD_MAX_US = 64000,
@@ -171,6 +172,17 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
         daemon->settle_us *= 2;
 }
 
+static void drain(void *arg);
+
+/* A lost device stays lost for this process: it answers what it has and leaves. */
+static void look_at_device(struct daemon *daemon)
+{
+    if (daemon->phase == PHASE_DRAINING || !batcher_lost_device(daemon->batcher))
+        return;
+    log_error("the device is lost, stopping for a new start");
+    drain(daemon);
+}
+
 static void on_status(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *daemon = arg;
@@ -184,6 +196,7 @@ static void on_status(evutil_socket_t fd, short what, void *arg)
     else if (daemon->phase == PHASE_RUNNING && strcmp(text, daemon->status_text) != 0)
         notify_status(text);
     snprintf(daemon->status_text, sizeof(daemon->status_text), "%s", text);
+    look_at_device(daemon);
     arm(daemon->status, STATUS_PERIOD_US);
 }
 
@@ -328,8 +341,7 @@ static enum status open_device(struct daemon *daemon, struct error *err)
     };
 
     TRY(device_open(&wanted, &daemon->device, err));
-    daemon->device->ops->describe(daemon->device, daemon->device_text,
-                                  sizeof(daemon->device_text));
+    daemon->device->ops->describe(daemon->device, daemon->device_text, sizeof(daemon->device_text));
     log_info("device %s", daemon->device_text);
     return STATUS_OK;
 }
@@ -514,8 +526,10 @@ int lifecycle_run(const struct config_source *source)
     if (status == STATUS_OK) {
         event_base_dispatch(daemon.base);
         /* Requests in flight belong to lanes that may never come back: nothing can be torn down. */
+        if (batcher_lost_device(daemon.batcher))
+            exit_status = EXIT_DEVICE_LOST;
         if (!daemon.is_drained)
-            _exit(EXIT_FAILURE);
+            _exit(exit_status == EXIT_SUCCESS ? EXIT_FAILURE : exit_status);
     } else {
         log_error("cannot start: %s", err.text);
         exit_status = EXIT_FAILURE;

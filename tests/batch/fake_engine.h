@@ -36,6 +36,7 @@ struct network {
     int64_t predicted_us;
     bool closed;             /* the gate: runs wait in front of it */
     unsigned no_memory_runs; /* so many runs fail with NO_MEMORY */
+    bool is_lost;            /* every run ends in DEVICE_LOST */
     enum status plan_status;
     /* seen */
     size_t runs;
@@ -193,7 +194,11 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
         network->no_memory_runs--;
         status = STATUS_NO_MEMORY;
     }
+    if (network->is_lost)
+        status = STATUS_DEVICE_LOST;
     pthread_mutex_unlock(&network->lock);
+    if (run->progress != NULL)
+        atomic_fetch_add(run->progress, 1);
     if (status == STATUS_OK && network->segment_bytes > 0 && run->admit != NULL)
         status = run->admit(run->admit_arg, facts.peak_bytes + network->segment_bytes);
     if (status == STATUS_OK && run->cancelled != NULL && atomic_load(run->cancelled))

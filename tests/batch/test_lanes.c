@@ -640,6 +640,23 @@ static void progress_moves_while_lanes_are_idle(void **state)
     assert_true(batcher_progress(fixture.batcher) > before);
 }
 
+static void a_lost_device_is_told(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    call = send_rows(1, 1);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_OK);
+    assert_false(batcher_lost_device(fixture.batcher));
+    fixture.network.is_lost = true;
+    call = send_rows(1, 1);
+    await_answers(2);
+    assert_int_equal(call->request.status, STATUS_DEVICE_LOST);
+    assert_true(batcher_lost_device(fixture.batcher));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -671,6 +688,7 @@ int main(void)
         TEST(trim_gives_back_what_lanes_cache),
         TEST(a_closed_queue_answers_what_it_has_and_takes_no_more),
         TEST(progress_moves_while_lanes_are_idle),
+        TEST(a_lost_device_is_told),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

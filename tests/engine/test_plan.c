@@ -119,6 +119,30 @@ static void a_cancelled_run_says_so(void **state)
     network_destroy(network);
 }
 
+static void every_step_is_progress(void **state)
+{
+    struct rig *rig = *state;
+    struct network *network = make_network(rig, chain_graph());
+    const struct shape shape = SHAPE(1, 64);
+    struct plan *plan = make_plan(network, &shape);
+    float in[64] = {0}, out[64];
+    const struct run_buffer input = {in, sizeof(in)};
+    struct run_buffer output = {out, sizeof(out)};
+    _Atomic uint64_t progress = 5;
+    struct run run = {.lane = rig->lane,
+                      .arena = rig->arena,
+                      .inputs = 1,
+                      .in = &input,
+                      .outputs = 1,
+                      .out = &output,
+                      .progress = &progress};
+
+    assert_ok(plan_run(plan, &run, NULL));
+    assert_int_equal(progress, 5 + count_steps(plan));
+    plan_unref(plan);
+    network_destroy(network);
+}
+
 static void an_unwanted_output_needs_no_buffer(void **state)
 {
     struct rig *rig = *state;
@@ -459,6 +483,7 @@ int main(void)
         cmocka_unit_test(a_value_that_is_needed_later_is_not_written_over),
         cmocka_unit_test(an_output_of_too_little_room_is_refused),
         cmocka_unit_test(a_cancelled_run_says_so),
+        cmocka_unit_test(every_step_is_progress),
         cmocka_unit_test(an_unwanted_output_needs_no_buffer),
         cmocka_unit_test(shapes_are_computed_when_the_plan_is_made),
         cmocka_unit_test(a_view_of_an_input_that_is_an_output_is_copied),

@@ -207,6 +207,27 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual(daemon.process.wait(PATIENCE), 1)
         self.assertIn("there is no device 'tpu'; known are: auto, cpu, null", daemon.text())
 
+    def test_a_lost_device_ends_the_daemon_with_75(self):
+        models = os.path.join(os.path.dirname(__file__), "../../models")
+        daemon = self.start(args=("--set", "Device.Device=null:40", "--set", f"Models.Repository={models}"))
+        daemon.wait_for("READY")
+        raw = bytes(2048 * 4)
+        head = ('{"inputs":[{"name":"bytes","datatype":"INT32","shape":[1,2048],'
+                f'"parameters":{{"binary_data_size":{len(raw)}}}}}]}}').encode()
+        request = (b"POST /v2/models/magika/infer HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                   b"Inference-Header-Content-Length: %d\r\nContent-Length: %d\r\n\r\n"
+                   % (len(head), len(head) + len(raw)) + head + raw)
+        answers = []
+        while len(answers) < 50 and not (answers and b" 503 " in answers[-1]):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(f"{self.folder.name}/http.sock")
+                client.sendall(request)
+                answers.append(client.recv(4096))
+        self.assertIn(b" 503 ", answers[-1], answers[-1])
+        self.assertIn(b" 200 ", answers[0], answers[0])
+        self.assertEqual(daemon.process.wait(PATIENCE), 75, daemon.text())
+        self.assertIn("the device is lost", daemon.text())
+
     # ---- without serving ----
 
     def test_a_bad_configuration_exits_with_78(self):

@@ -5,6 +5,9 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/flat.h"
 
+/* A copy waits for memory, not for a core: below so many bytes a second thread comes too late. */
+enum { TEAM_BYTES = 1 << 20 };
+
 struct copy_state {
     size_t bytes; /* an element */
 };
@@ -33,10 +36,11 @@ static enum status enqueue(const void *state, const struct kernel_call *call,
 {
     const struct copy_state *copy = state;
     struct flat flat = flat_make(call->in[0], call->out[0], call->device);
+    bool is_small = flat.rows * flat.row_elements * copy->bytes < TEAM_BYTES;
 
     if (run->in[0] != run->out[0])
-        flat_run(&flat, run->in[0], copy->bytes, run->out[0], copy->bytes, run->lane->threads, 0.1,
-                 copy_piece, (void *)(uintptr_t)copy);
+        flat_run(&flat, run->in[0], copy->bytes, run->out[0], copy->bytes,
+                 is_small ? 1 : run->lane->threads, 0.1, copy_piece, (void *)(uintptr_t)copy);
     if (call->outputs > 1 && call->out[1] != NULL) { /* Dropout's mask: nothing is dropped */
         memset(run->out[1], 1, operand_elements(call->out[1], call->device));
         operand_zero_padding(call->out[1], call->device, run->out[1]);

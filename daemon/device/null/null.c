@@ -1,11 +1,18 @@
 #include "device/null/null.h"
 
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "device/host_source.h"
 #include "device/kernel.h"
+
+struct null_device {
+    struct device device;
+    atomic_long waits_left; /* "null:N" is lost after N waits; else there is no end of them */
+};
 
 static enum status enqueue(const void *state, const struct kernel_call *call,
                            const struct kernel_run *run)
@@ -38,10 +45,14 @@ static const struct kernel *const *kernels(struct device *device, const struct o
 static enum status open_null(const struct device_config *config, struct device **out_device,
                              struct error *err)
 {
-    struct device *device = calloc(1, sizeof(*device));
+    struct null_device *null = calloc(1, sizeof(*null));
+    const char *waits = strchr(config->name, ':');
+    struct device *device;
 
-    if (device == NULL)
+    if (null == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the null device");
+    atomic_init(&null->waits_left, waits == NULL ? LONG_MAX : strtol(waits + 1, NULL, 10));
+    device = &null->device;
     device->ops = &device_null_ops;
     device->memory = host_source();
     device->channel_block = 8;
@@ -53,7 +64,7 @@ static enum status open_null(const struct device_config *config, struct device *
 
 static void close_null(struct device *device)
 {
-    free(device);
+    free((struct null_device *)device);
 }
 
 static enum status lane_open(struct device *device, unsigned index, struct device_lane **out_lane)
@@ -81,8 +92,11 @@ static void lane_enter(struct device_lane *lane)
 
 static enum status lane_wait(struct device_lane *lane)
 {
-    (void)lane;
-    return STATUS_OK;
+    struct null_device *null = (struct null_device *)lane->device;
+
+    if (atomic_load(&null->waits_left) == LONG_MAX)
+        return STATUS_OK;
+    return atomic_fetch_sub(&null->waits_left, 1) > 0 ? STATUS_OK : STATUS_DEVICE_LOST;
 }
 
 static enum status copy(struct device_lane *lane, void *to, const void *from, size_t bytes)
