@@ -366,7 +366,7 @@ static const void *run_input(const struct stage *stage, const struct kernel_prep
     return stage->in_data[i];
 }
 
-/* Prepares and runs; outputs are left in stage->out_data. */
+/* Prepares and runs; outputs are left in stage->out_data.  A library's reference code is refused. */
 static enum status stage_run(struct stage *stage, struct op_tester *tester,
                              const struct kernel *kernel, int team, enum way way, struct error *err)
 {
@@ -386,6 +386,8 @@ static enum status stage_run(struct stage *stage, struct op_tester *tester,
         prepare.constants_used = UINT32_MAX;
     if (status != STATUS_OK)
         return status;
+    if (strstr(prepare.note, "ref") != NULL)
+        fail_msg("%s: '%s' is reference code, far too slow", kernel->name, prepare.note);
     for (size_t i = 0; i < stage->call.inputs; i++)
         in[i] = run_input(stage, &prepare, i);
     if (way == IN_PLACE) {

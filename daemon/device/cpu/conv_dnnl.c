@@ -39,10 +39,33 @@ static const char *refuses_layout(const struct kernel_call *call, const struct c
     return NULL;
 }
 
+static const struct epilogue *epilogue_of(const struct kernel_call *call, bool transposed)
+{
+    return transposed ? &((const struct conv_transpose_attrs *)call->attrs)->epilogue
+                      : &((const struct conv_attrs *)call->attrs)->epilogue;
+}
+
+static struct onednn_conv_spec make_spec(const struct kernel_call *call, bool transposed,
+                                         const struct conv_geometry *geometry)
+{
+    return (struct onednn_conv_spec){.geometry = *geometry,
+                                     .transposed = transposed,
+                                     .x_layout = call->in[CONV_X]->layout,
+                                     .y_layout = call->out[0]->layout,
+                                     .block = call->device->channel_block,
+                                     .isa = cpu_isa_of(call->device),
+                                     .has_bias = kernel_input(call, CONV_BIAS) != NULL,
+                                     .epilogue = *epilogue_of(call, transposed),
+                                     .lanes = call->device->lanes,
+                                     .threads = call->threads};
+}
+
 static const char *refuses(const struct kernel_call *call, bool transposed)
 {
     const struct operand *bias = kernel_input(call, CONV_BIAS);
+    struct onednn_conv_spec spec;
     struct conv_geometry geometry;
+    const char *refusal;
 
     if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
         return "only float";
@@ -54,7 +77,11 @@ static const char *refuses(const struct kernel_call *call, bool transposed)
         return "geometry";
     if (bias != NULL && bias->constant == NULL)
         return "the bias is computed at run time";
-    return refuses_layout(call, &geometry);
+    refusal = refuses_layout(call, &geometry);
+    if (refusal != NULL)
+        return refusal;
+    spec = make_spec(call, transposed, &geometry);
+    return onednn_conv_is_possible(&spec) ? NULL : "oneDNN has only reference code for it";
 }
 
 static const char *refuses_conv(const struct kernel_call *call)
@@ -94,26 +121,19 @@ static enum status share_weights(struct kernel_prepare *prepare, struct state *s
     return status;
 }
 
-static enum status prepare(struct kernel_prepare *prepare, bool transposed,
-                           const struct epilogue *epilogue, struct error *err)
+static enum status prepare(struct kernel_prepare *prepare, bool transposed, struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
-    struct onednn_conv_spec spec = {.transposed = transposed,
-                                    .x_layout = call->in[CONV_X]->layout,
-                                    .y_layout = call->out[0]->layout,
-                                    .block = call->device->channel_block,
-                                    .isa = cpu_isa_of(call->device),
-                                    .has_bias = kernel_input(call, CONV_BIAS) != NULL,
-                                    .epilogue = *epilogue,
-                                    .lanes = call->device->lanes,
-                                    .threads = call->threads};
+    struct onednn_conv_spec spec;
+    struct conv_geometry geometry;
     struct state *state = calloc(1, sizeof(*state));
     enum status status;
 
     if (state == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
-    state->epilogue = *epilogue;
-    (void)resolve(call, transposed, &spec.geometry); /* refuses() saw that it can be */
+    (void)resolve(call, transposed, &geometry); /* refuses() saw that it can be */
+    spec = make_spec(call, transposed, &geometry);
+    state->epilogue = spec.epilogue;
     status = onednn_conv_create(&spec, &state->conv, err);
     if (status == STATUS_OK) {
         status = share_weights(prepare, state);
@@ -135,13 +155,12 @@ static enum status prepare(struct kernel_prepare *prepare, bool transposed,
 
 static enum status prepare_conv(struct kernel_prepare *arg, struct error *err)
 {
-    return prepare(arg, false, &((const struct conv_attrs *)arg->call.attrs)->epilogue, err);
+    return prepare(arg, false, err);
 }
 
 static enum status prepare_transpose(struct kernel_prepare *arg, struct error *err)
 {
-    return prepare(arg, true, &((const struct conv_transpose_attrs *)arg->call.attrs)->epilogue,
-                   err);
+    return prepare(arg, true, err);
 }
 
 static enum status enqueue(const void *arg, const struct kernel_call *call,

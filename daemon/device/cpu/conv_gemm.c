@@ -1,11 +1,13 @@
-/* Conv in plain layout as matrix products: for grouped convolutions that have no blocked form, and
- * for weights that are computed at run time.
+/* Conv and ConvTranspose in plain layout as matrix products: for grouped convolutions that have no
+ * blocked form, for geometries that oneDNN has only reference code for, and for weights that are
+ * computed at run time.
  *
  *     y[channels of a group][places] = W [channels][1 + taps] x columns [1 + taps][places]
  *
  * The columns of one panel of places are gathered in the form that the product wants, panel by
  * panel.  Row 0 of the columns is ones and column 0 of W the bias, so every result is the sum in
- * one fixed order, started from its bias. */
+ * one fixed order, started from its bias.  The columns of a transposed convolution hold zeros where
+ * its stride leaves gaps. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +23,7 @@ struct state {
     struct conv_geometry geometry;
     struct epilogue epilogue;
     const struct gemm_ops *ops;
+    bool transposed;
     const float *weights; /* packed, [M][1 + taps]; NULL: made in the scratch of each run */
     int64_t rows, taps, places, cells;  /* of a group; 1 + taps of the product; of an image */
     size_t block_floats, column_floats; /* of a member */
@@ -38,6 +41,20 @@ static size_t weight_floats(const struct state *s)
 
 /* ---- weights ---- */
 
+/* One row of [C, M/group, cells]: a channel in after the other. */
+static void copy_transposed(const struct state *s, const char *w, int64_t o, float *row)
+{
+    const struct conv_geometry *g = &s->geometry;
+    const int64_t in = g->in_channels / g->groups, group = o / s->rows;
+    const int64_t cells = (s->taps - 1) / in;
+
+    for (int64_t c = 0; c < in; c++) {
+        int64_t from = ((group * in + c) * s->rows + o % s->rows) * cells;
+
+        memcpy(row + c * cells, w + (size_t)from * sizeof(float), (size_t)cells * sizeof(float));
+    }
+}
+
 static void pack_weights(const struct state *s, const void *w, const void *bias, float *packed)
 {
     const size_t taps = (size_t)s->taps - 1;
@@ -46,7 +63,10 @@ static void pack_weights(const struct state *s, const void *w, const void *bias,
         packed[0] = 0;
         if (bias != NULL)
             memcpy(packed, (const char *)bias + o * sizeof(float), sizeof(float));
-        memcpy(packed + 1, (const char *)w + o * taps * sizeof(float), taps * sizeof(float));
+        if (s->transposed)
+            copy_transposed(s, w, (int64_t)o, packed + 1);
+        else
+            memcpy(packed + 1, (const char *)w + o * taps * sizeof(float), taps * sizeof(float));
     }
 }
 
@@ -62,7 +82,8 @@ static enum status share_weights(struct kernel_prepare *prepare, struct state *s
         prepare->constants_used = 1u << CONV_W | 1u << CONV_BIAS;
         return STATUS_OK;
     }
-    snprintf(format, sizeof(format), "rows with bias %p", bias != NULL ? bias->constant_key : NULL);
+    snprintf(format, sizeof(format), "%s with bias %p", s->transposed ? "transposed rows" : "rows",
+             bias != NULL ? bias->constant_key : NULL);
     TRY(weights_share(prepare->weights, w->constant_key, format, weight_floats(s) * sizeof(float),
                       &packed, &is_new));
     if (is_new)
@@ -75,7 +96,9 @@ static enum status share_weights(struct kernel_prepare *prepare, struct state *s
 
 /* Places next to each other in the last dimension: a part of a panel. */
 struct segment {
-    int64_t start[WINDOW_MAX_RANK]; /* cell under the first tap of the first place */
+    /* cell under the first tap of the first place; of a transposed one the place, from the padding
+     */
+    int64_t start[WINDOW_MAX_RANK];
     int64_t column, count;
 };
 
@@ -85,7 +108,8 @@ struct panel {
     int64_t columns, width;
 };
 
-static void cut_segments(const struct window *w, int64_t place, struct panel *panel)
+static void cut_segments(const struct window *w, bool transposed, int64_t place,
+                         struct panel *panel)
 {
     const size_t last = w->spatial - 1;
 
@@ -95,7 +119,8 @@ static void cut_segments(const struct window *w, int64_t place, struct panel *pa
         int64_t rest = place + column, left = w->out[last] - rest % w->out[last];
 
         for (size_t i = w->spatial; i-- > 0; rest /= w->out[i])
-            segment->start[i] = rest % w->out[i] * w->stride[i] - w->pad_begin[i];
+            segment->start[i] = transposed ? rest % w->out[i] + w->pad_begin[i]
+                                           : rest % w->out[i] * w->stride[i] - w->pad_begin[i];
         segment->column = column;
         segment->count = left < panel->columns - column ? left : panel->columns - column;
         column += segment->count;
@@ -133,11 +158,45 @@ static void gather(const struct window *w, const struct segment *segment, const 
     }
 }
 
+/* The cell that a tap carries to a place `at` behind it; -1: none. */
+static int64_t carried_cell(const struct window *w, size_t i, int64_t at)
+{
+    return at >= 0 && at % w->stride[i] == 0 && at / w->stride[i] < w->in[i] ? at / w->stride[i]
+                                                                             : -1;
+}
+
+/* The same for a transposed convolution. */
+static void gather_transposed(const struct window *w, const struct segment *segment,
+                              const int64_t *k, const float *x, float *to)
+{
+    const size_t last = w->spatial - 1;
+    const int64_t first = segment->start[last] - k[last] * w->dilation[last];
+    int64_t row = 0;
+
+    memset(to, 0, (size_t)segment->count * sizeof(float));
+    for (size_t i = 0; i < last; i++) {
+        int64_t at = carried_cell(w, i, segment->start[i] - k[i] * w->dilation[i]);
+
+        if (at < 0)
+            return;
+        row = row * w->in[i] + at;
+    }
+    x += row * w->in[last];
+    for (int64_t i = 0; i < segment->count; i++) {
+        int64_t at = carried_cell(w, last, first + i);
+
+        if (at >= 0)
+            to[i] = x[at];
+    }
+}
+
 static void fill_columns(const struct state *s, const float *x, const struct panel *panel,
                          float *columns)
 {
     const struct window *w = &s->geometry.window;
     const int64_t channels = s->geometry.in_channels / s->geometry.groups;
+    void (*const fill)(const struct window *, const struct segment *, const int64_t *,
+                       const float *, float *) = s->transposed ? gather_transposed : gather;
     struct taps taps;
 
     for (int64_t j = 0; j < panel->width; j++)
@@ -149,7 +208,7 @@ static void fill_columns(const struct state *s, const float *x, const struct pan
             for (int64_t i = 0; i < panel->count; i++) {
                 const struct segment *segment = &panel->segments[i];
 
-                gather(w, segment, taps.k, x, columns + segment->column);
+                fill(w, segment, taps.k, x, columns + segment->column);
             }
             for (int64_t j = panel->columns; j < panel->width; j++)
                 columns[j] = 0;
@@ -188,7 +247,7 @@ static void run_panel(const struct job *job, int64_t index, struct panel *panel,
     panel->columns = s->places - place < s->ops->panel ? s->places - place : s->ops->panel;
     panel->width = (panel->columns + vector - 1) / vector * vector;
     gemm.n = panel->columns;
-    cut_segments(&g->window, place, panel);
+    cut_segments(&g->window, s->transposed, place, panel);
     fill_columns(s, job->x + image_group * (g->in_channels / g->groups) * s->cells, panel, columns);
     for (int64_t row = 0; row < s->rows; row += s->ops->block_rows) {
         int64_t rows = s->rows - row < s->ops->block_rows ? s->rows - row : s->ops->block_rows;
@@ -225,20 +284,31 @@ static const char *refuses(const struct kernel_call *call)
     return NULL;
 }
 
+static enum status resolve(const struct kernel_call *call, struct state *s, struct error *err)
+{
+    const struct shape *x = &call->in[CONV_X]->shape, *w = &call->in[CONV_W]->shape;
+
+    if (s->transposed) {
+        s->epilogue = ((const struct conv_transpose_attrs *)call->attrs)->epilogue;
+        return conv_transpose_resolve(call->attrs, x, w, &s->geometry, err);
+    }
+    s->epilogue = ((const struct conv_attrs *)call->attrs)->epilogue;
+    return conv_resolve(call->attrs, x, w, &s->geometry, err);
+}
+
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
-    const struct conv_attrs *attrs = call->attrs;
     struct state *s = calloc(1, sizeof(*s));
     enum status status = STATUS_NO_MEMORY;
 
-    if (s != NULL)
-        status = conv_resolve(attrs, &call->in[CONV_X]->shape, &call->in[CONV_W]->shape,
-                              &s->geometry, err);
+    if (s != NULL) {
+        s->transposed = call->op == &op_conv_transpose;
+        status = resolve(call, s, err);
+    }
     if (status == STATUS_OK) {
         const struct conv_geometry *g = &s->geometry;
 
-        s->epilogue = attrs->epilogue;
         s->ops = gemm_ops_for(cpu_isa_of(call->device));
         s->rows = g->out_channels / g->groups;
         s->taps = 1 + g->in_channels / g->groups * window_cells(&g->window, g->window.kernel);
@@ -286,10 +356,11 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
     return STATUS_OK;
 }
 
-const struct kernel kernel_conv_gemm = {
-    .name = "cpu:gemm",
-    .refuses = refuses,
-    .prepare = prepare,
-    .enqueue = enqueue,
-    .release = free,
-};
+#define COLUMNS                                                                                    \
+    {                                                                                              \
+        .name = "cpu:gemm", .refuses = refuses, .prepare = prepare, .enqueue = enqueue,            \
+        .release = free                                                                            \
+    }
+
+const struct kernel kernel_conv_gemm = COLUMNS;
+const struct kernel kernel_conv_transpose_gemm = COLUMNS;

@@ -345,11 +345,18 @@ static dnnl_status_t init_desc(const struct onednn_conv *conv, const struct numb
                      bias, &d[Y], n->stride, n->dilation, n->begin, n->end);
 }
 
-static enum status make_primitive(struct onednn_conv *conv, struct error *err)
+/* Reference code is plain loops, a thousand times too slow: as good as no implementation. */
+static bool is_reference(const char *name)
+{
+    return strstr(name, "ref") != NULL;
+}
+
+/* The implementation that the library would take. */
+static enum status describe_primitive(struct onednn_conv *conv, dnnl_primitive_desc_t *out_desc,
+                                      struct error *err)
 {
     dnnl_convolution_desc_t desc;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t primitive_desc = NULL;
     const char *name = "";
     struct numbers numbers;
     enum status status;
@@ -358,21 +365,54 @@ static enum status make_primitive(struct onednn_conv *conv, struct error *err)
     DNNL_TRY(init_desc(conv, &numbers, &desc), "convolution");
     status = make_attributes(conv, &attr, err);
     if (status == STATUS_OK)
-        status = status_of(dnnl.primitive_desc_create(&primitive_desc, &desc, attr, engine, NULL),
+        status = status_of(dnnl.primitive_desc_create(out_desc, &desc, attr, engine, NULL),
                            "convolution", err);
-    if (status == STATUS_OK)
-        status =
-            status_of(dnnl.primitive_create(&conv->primitive, primitive_desc), "convolution", err);
-    if (status == STATUS_OK) {
-        conv->desc[WEIGHTS] =
-            *dnnl.primitive_desc_query_md(primitive_desc, dnnl_query_weights_md, 0);
-        conv->desc[SCRATCH] =
-            *dnnl.primitive_desc_query_md(primitive_desc, dnnl_query_scratchpad_md, 0);
-        (void)dnnl.primitive_desc_query(primitive_desc, dnnl_query_impl_info_str, 0, &name);
-        snprintf(conv->name, sizeof(conv->name), "%s", name);
-    }
-    (void)dnnl.primitive_desc_destroy(primitive_desc);
     (void)dnnl.primitive_attr_destroy(attr);
+    TRY(status);
+    (void)dnnl.primitive_desc_query(*out_desc, dnnl_query_impl_info_str, 0, &name);
+    snprintf(conv->name, sizeof(conv->name), "%s", name);
+    if (!is_reference(name))
+        return STATUS_OK;
+    (void)dnnl.primitive_desc_destroy(*out_desc);
+    *out_desc = NULL;
+    return error_set(err, STATUS_UNSUPPORTED, "oneDNN has only reference code for it");
+}
+
+/* The same with activation and residual left to us where the library cannot do them well. */
+static enum status choose_implementation(struct onednn_conv *conv, dnnl_primitive_desc_t *out_desc,
+                                         struct error *err)
+{
+    dnnl_alg_kind_t kind;
+    float alpha, beta;
+
+    if (engine == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "%s", missing);
+    pad_channels(conv);
+    conv->own_epilogue =
+        conv->spec.transposed || (conv->spec.epilogue.act != ACT_NONE &&
+                                  !map_activation(&conv->spec.epilogue, &kind, &alpha, &beta));
+    TRY(describe_all(conv, err));
+    if (describe_primitive(conv, out_desc, err) == STATUS_OK)
+        return STATUS_OK;
+    if (conv->own_epilogue)
+        return STATUS_UNSUPPORTED;
+    conv->own_epilogue = true;
+    return describe_primitive(conv, out_desc, err);
+}
+
+static enum status make_primitive(struct onednn_conv *conv, struct error *err)
+{
+    dnnl_primitive_desc_t desc = NULL;
+    enum status status = choose_implementation(conv, &desc, err);
+
+    if (status == STATUS_OK)
+        status = status_of(dnnl.primitive_create(&conv->primitive, desc), "convolution", err);
+    if (status == STATUS_OK) {
+        conv->desc[WEIGHTS] = *dnnl.primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
+        conv->desc[SCRATCH] = *dnnl.primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    }
+    if (desc != NULL)
+        (void)dnnl.primitive_desc_destroy(desc);
     return status;
 }
 
@@ -405,25 +445,53 @@ static void write_format(struct onednn_conv *conv)
                                  " b%" PRId64 ":%" PRId64, b->inner_blks[i], b->inner_idxs[i]);
 }
 
+/* One dimension as two, the first of one cell: the same bytes, and the library has more code for
+ * it. */
+static void lay_flat(struct conv_geometry *g)
+{
+    struct window *w = &g->window;
+
+    if (w->spatial != 1)
+        return;
+    w->spatial = 2;
+    w->in[1] = w->in[0], w->out[1] = w->out[0], w->kernel[1] = w->kernel[0];
+    w->stride[1] = w->stride[0], w->dilation[1] = w->dilation[0];
+    w->pad_begin[1] = w->pad_begin[0];
+    w->in[0] = w->out[0] = w->kernel[0] = w->stride[0] = w->dilation[0] = 1;
+    w->pad_begin[0] = 0;
+}
+
 static enum status build(struct onednn_conv *conv, struct error *err)
 {
-    dnnl_alg_kind_t kind;
-    float alpha, beta;
-
-    pad_channels(conv);
-    conv->own_epilogue =
-        conv->spec.transposed || (conv->spec.epilogue.act != ACT_NONE &&
-                                  !map_activation(&conv->spec.epilogue, &kind, &alpha, &beta));
-    TRY(describe_all(conv, err));
-    if (make_primitive(conv, err) != STATUS_OK) {
-        if (conv->own_epilogue)
-            return STATUS_UNSUPPORTED;
-        conv->own_epilogue = true;
-        TRY(make_primitive(conv, err));
-    }
+    TRY(make_primitive(conv, err));
     conv->y_count = dnnl.memory_desc_get_size(&conv->desc[Y]) / sizeof(float);
     write_format(conv);
     return make_memories(conv, err);
+}
+
+bool onednn_conv_is_possible(const struct onednn_conv_spec *spec)
+{
+    /* The answer, and so the bits of a row, must not depend on the batch. */
+    const int64_t batches[] = {1, 8, spec->geometry.batch};
+    struct onednn_conv conv = {0};
+    dnnl_primitive_desc_t desc = NULL;
+    struct error ignored = {0};
+    bool possible = true;
+    unsigned threads;
+
+    (void)pthread_once(&once, open_library);
+    threads = team_enter(spec->threads);
+    for (size_t i = 0; possible && i < sizeof(batches) / sizeof(*batches); i++) {
+        conv.spec = *spec;
+        lay_flat(&conv.spec.geometry);
+        conv.spec.geometry.batch = batches[i];
+        possible = choose_implementation(&conv, &desc, &ignored) == STATUS_OK;
+        if (desc != NULL)
+            (void)dnnl.primitive_desc_destroy(desc);
+        desc = NULL;
+    }
+    (void)team_enter(threads);
+    return possible;
 }
 
 enum status onednn_conv_create(const struct onednn_conv_spec *spec, struct onednn_conv **out_conv,
@@ -436,9 +504,10 @@ enum status onednn_conv_create(const struct onednn_conv_spec *spec, struct onedn
     if (conv == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
     conv->spec = *spec;
+    lay_flat(&conv->spec.geometry);
     (void)pthread_once(&once, open_library);
     threads = team_enter(spec->threads); /* the primitive divides its work for so many */
-    status = engine == NULL ? error_set(err, STATUS_UNSUPPORTED, "%s", missing) : build(conv, err);
+    status = build(conv, err);
     (void)team_enter(threads);
     if (status != STATUS_OK) {
         onednn_conv_destroy(conv);

@@ -31,7 +31,9 @@ struct onednn_conv_spec {
 
 struct onednn_conv;
 
-/* STATUS_UNSUPPORTED: the library has no such convolution. */
+/* Whether the library has more than reference code for it: a few us, nothing is generated. */
+bool onednn_conv_is_possible(const struct onednn_conv_spec *spec);
+/* STATUS_UNSUPPORTED: the library has no such convolution, or only reference code for it. */
 MUST_CHECK enum status onednn_conv_create(const struct onednn_conv_spec *spec,
                                           struct onednn_conv **out_conv, struct error *err);
 void onednn_conv_destroy(struct onednn_conv *conv); /* NULL is fine */

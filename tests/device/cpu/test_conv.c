@@ -145,6 +145,118 @@ static void convolutions_of_odd_shapes_are_right(void **state)
     }
 }
 
+/* Shapes for which oneDNN has only reference code, or nearly: the kernels that are left must be
+ * right and none of them oneDNN's plain loops (op_tester looks). */
+struct odd_form {
+    size_t spatial;
+    int64_t c, m, groups;
+    int64_t in[3], kernel[3], stride[3], dilation[3], pad[3];
+};
+
+static const struct odd_form odd_forms[] = {
+    {2, 8, 8, 1, {40, 60}, {3, 39}, {1, 1}, {1, 1}, {1, 19}},     /* wider than it unrolls */
+    {1, 1, 48, 1, {872}, {256}, {32}, {1}, {0}},                 /* few channels, long taps */
+    {1, 16, 32, 1, {61}, {3}, {1}, {17}, {17}},                   /* far apart */
+    {2, 16, 16, 1, {33, 35}, {3, 3}, {1, 1}, {16, 16}, {16, 16}}, /* … in two dimensions */
+    {2, 24, 36, 3, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},      /* groups across blocks */
+    {2, 20, 20, 20, {13, 12}, {3, 3}, {1, 1}, {2, 2}, {2, 2}},    /* depthwise, not a block */
+    {2, 16, 16, 16, {40, 21}, {31, 3}, {1, 1}, {1, 1}, {15, 1}},  /* depthwise, long */
+    {1, 32, 32, 32, {50}, {9}, {1}, {1}, {4}},                    /* depthwise, 1-D */
+    {2, 16, 16, 1, {20, 21}, {2, 1}, {5, 4}, {1, 1}, {0, 0}},     /* strides over cells */
+    {2, 32, 16, 1, {9, 8}, {1, 1}, {3, 3}, {1, 1}, {2, 1}},       /* … into the padding */
+    {2, 16, 16, 1, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {2, 2}},       /* more padding than is read */
+    {2, 16, 32, 1, {4, 4}, {7, 7}, {1, 1}, {1, 1}, {3, 3}},       /* larger than the map */
+    {3, 16, 16, 16, {5, 6, 7}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+    {3, 4, 20, 1, {6, 7, 9}, {3, 1, 5}, {2, 1, 3}, {1, 2, 1}, {1, 0, 2}},
+    {2, 16, 64, 16, {8, 8}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, /* depth multiplier */
+};
+
+enum { ODD_FORMS = sizeof(odd_forms) / sizeof(odd_forms[0]) };
+
+struct odd_numbers {
+    int64_t strides[3], dilations[3], pads[6];
+};
+
+static struct window_attrs odd_window(const struct odd_form *f, struct odd_numbers *n)
+{
+    for (size_t i = 0; i < f->spatial; i++) {
+        n->strides[i] = f->stride[i];
+        n->dilations[i] = f->dilation[i];
+        n->pads[i] = n->pads[f->spatial + i] = f->pad[i];
+    }
+    return (struct window_attrs){.strides = {f->spatial, n->strides},
+                                 .dilations = {f->spatial, n->dilations},
+                                 .pads = {2 * f->spatial, n->pads}};
+}
+
+static struct shape odd_shape(const struct odd_form *f, int64_t first, int64_t second,
+                              const int64_t *rest)
+{
+    struct shape shape = {f->spatial + 2, {first, second}};
+
+    for (size_t i = 0; i < f->spatial; i++)
+        shape.dims[2 + i] = rest[i];
+    return shape;
+}
+
+static void no_geometry_falls_to_reference_code(void **state)
+{
+    static const int64_t batches[] = {1, 3, 8};
+
+    (void)state;
+    for (size_t i = 0; i < 3 * (size_t)ODD_FORMS; i++) {
+        const struct odd_form *f = &odd_forms[i / 3];
+        struct odd_numbers numbers;
+        struct conv_attrs attrs = {.window = odd_window(f, &numbers), .group = f->groups};
+        struct op_test test = {
+            .op = "Conv",
+            .attrs = &attrs,
+            .inputs = 3,
+            .in = {{DTYPE_FLOAT, odd_shape(f, batches[i % 3], f->c, f->in), .low = -1, .high = 1},
+                   {DTYPE_FLOAT, odd_shape(f, f->m, f->c / f->groups, f->kernel), .constant = true,
+                    .low = -1, .high = 1},
+                   {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
+            .reference = reference_conv,
+            .relative = 1e-5,
+            .absolute = 3e-4,
+            .rows = true,
+        };
+
+        attrs.epilogue.act = i % 2 == 0 ? ACT_NONE : ACT_RELU;
+        op_test_run(tester, &test);
+    }
+}
+
+static void no_transposed_geometry_falls_to_reference_code(void **state)
+{
+    static const int64_t batches[] = {1, 3};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * (size_t)ODD_FORMS; i++) {
+        const struct odd_form *f = &odd_forms[i / 2];
+        struct odd_numbers numbers;
+        struct conv_transpose_attrs attrs = {.window = odd_window(f, &numbers), .group = f->groups};
+        int64_t small[3];
+
+        for (size_t k = 0; k < f->spatial; k++) /* the output is about as large as f->in */
+            small[k] = (f->in[k] + f->stride[k] - 1) / f->stride[k] + f->pad[k];
+        op_test_run(tester,
+                    &(struct op_test){
+                        .op = "ConvTranspose",
+                        .attrs = &attrs,
+                        .inputs = 3,
+                        .in = {{DTYPE_FLOAT, odd_shape(f, batches[i % 2], f->c, small)},
+                               {DTYPE_FLOAT, odd_shape(f, f->c, f->m / f->groups, f->kernel),
+                                .constant = true},
+                               {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
+                        .reference = reference_transpose,
+                        .relative = 1e-5,
+                        .absolute = 3e-4,
+                        .rows = true,
+                    });
+    }
+}
+
 static void every_activation_and_residual_is_right(void **state)
 {
     static const struct form forms[] = {{2, 16, 6, 7, 20, 3, 1, 1, 1, 1},
@@ -319,6 +431,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_of_odd_shapes_are_right),
+        cmocka_unit_test(no_geometry_falls_to_reference_code),
+        cmocka_unit_test(no_transposed_geometry_falls_to_reference_code),
         cmocka_unit_test(every_activation_and_residual_is_right),
         cmocka_unit_test(one_and_three_dimensions_are_right),
         cmocka_unit_test(computed_weights_and_other_types_are_right),
