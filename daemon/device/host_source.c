@@ -6,6 +6,8 @@
 #include "device/host_source.h"
 
 #include <inttypes.h>
+#include <link.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -164,4 +166,27 @@ struct mem_source *host_source(void)
     static struct mem_source source = {&ops, PAGE_BYTES};
 
     return &source;
+}
+
+/* Segments that nobody ever wrote to, relocations included, are as the file has them. */
+static int let_go_of_library(struct dl_phdr_info *info, size_t size, void *arg)
+{
+    (void)size, (void)arg;
+    for (size_t i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uintptr_t from =
+            (info->dlpi_addr + segment->p_vaddr + PAGE_BYTES - 1) & ~(uintptr_t)(PAGE_BYTES - 1);
+        uintptr_t to =
+            (info->dlpi_addr + segment->p_vaddr + segment->p_memsz) & ~(uintptr_t)(PAGE_BYTES - 1);
+
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_W) == 0 && from < to)
+            (void)madvise((void *)from, to - from, MADV_DONTNEED);
+    }
+    return 0;
+}
+
+void host_trim(void)
+{
+    (void)malloc_trim(0);
+    (void)dl_iterate_phdr(let_go_of_library, NULL);
 }

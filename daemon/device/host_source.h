@@ -11,4 +11,10 @@
 /* One for the whole process; stateless. */
 struct mem_source *host_source(void);
 
+/* Gives back what this process holds and does not need: pages of freed memory that malloc kept, and
+ * the pages of programs and libraries (code and tables) that will be read from the system's cache
+ * when they run again.  After a load, whose code and scraps are wanted no more; takes about a
+ * millisecond. */
+void host_trim(void);
+
 #endif

@@ -9,12 +9,12 @@
 #define LOG_COMPONENT "models"
 
 #include <inttypes.h>
-#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "device/host_source.h"
 #include "models/folder.h"
 #include "models/internal.h"
 #include "observe/log.h"
@@ -130,10 +130,9 @@ static void on_gone(struct repository *repository, struct model *model)
     log_debug("model '%s' version %s is gone", model->name, model->version_text);
     freed = model_destroy(model);
     /* Activations are shared by all models, and cached ones are cheap to get back: what this model
-     * made the lanes grow to goes with it.  glibc keeps freed graph memory unless it is told not
-     * to. */
+     * made the lanes grow to goes with it. */
     (void)batcher_trim(repository->config.batcher, 0);
-    (void)malloc_trim(0);
+    host_trim();
     atomic_fetch_sub(&repository->leaving, 1);
     if (waiter != NULL) {
         waiter->freed_bytes += freed;
@@ -209,14 +208,17 @@ static void note_failure(struct repository *repository, struct entry *entry, int
 static enum status load_version(struct repository *repository, struct entry *entry,
                                 const struct load_context *context, struct error *err)
 {
+    uint64_t cached = batcher_cached_bytes(context->batcher);
     struct model *model, *old;
     enum status status;
 
     TRY(begin_version(repository, entry, context->version, err));
     status = model_load(context, &model, err);
+    /* What its probes made the lanes grow to was for large batches that may never come. */
+    (void)batcher_trim(context->batcher, cached);
+    host_trim();
     if (status != STATUS_OK) {
         note_failure(repository, entry, context->version, err);
-        (void)malloc_trim(0);
         loader_notify(repository);
         return status;
     }

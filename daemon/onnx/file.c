@@ -65,6 +65,16 @@ struct file *file_copy(struct bytes bytes)
     return file;
 }
 
+void file_let_go(const struct file *file, struct bytes part)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)part.data + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)part.data + part.size) / page * page;
+
+    if (file->mapped && from < to)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 struct file *file_ref(struct file *file)
 {
     atomic_fetch_add_explicit(&file->references, 1, memory_order_relaxed);

@@ -21,6 +21,9 @@ MUST_CHECK enum status file_map_fd(int fd, const char *path, struct file **out_f
                                    struct error *err);
 /* A copy of `bytes`; NULL when malloc refuses. */
 struct file *file_copy(struct bytes bytes);
+/* `part` was read and is not wanted soon: its whole pages leave our memory, the system's cache
+ * still has them. */
+void file_let_go(const struct file *file, struct bytes part);
 struct file *file_ref(struct file *file);
 void file_unref(struct file *file); /* NULL is fine */
 

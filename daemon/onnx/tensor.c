@@ -38,6 +38,7 @@ static enum status restore_from_file(const struct constant_origin *origin, void 
     const struct file_origin *from = (const struct file_origin *)origin;
 
     memcpy(to, from->data.data, from->data.size);
+    file_let_go(from->file, from->data);
     return STATUS_OK;
 }
 
@@ -128,6 +129,7 @@ static enum status take_raw(struct tensor_source *source, struct file *file, str
         constant = constant_allocate(source->tensor.dtype, &source->tensor.shape);
         if (constant != NULL && wanted > 0) {
             memcpy((void *)(uintptr_t)constant->tensor.data, data.data, wanted);
+            file_let_go(file, data);
             remember_origin(constant, file, data);
         }
         source->reader->info.copied_bytes += wanted;
