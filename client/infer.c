@@ -31,7 +31,8 @@ enum {
     RESPONSE_RAW
 };
 enum { PARAMETER_KEY = 1, PARAMETER_VALUE = 2, PARAMETER_UINT64 = 5 };
-enum { LENGTH_ROOM = 12 }; /* a tag and a 64-bit varint */
+enum { LENGTH_ROOM = 12 };   /* a tag and a 64-bit varint */
+enum { DATA_ALIGNMENT = 8 }; /* of tensors in an answer */
 
 struct sluice_response {
     unsigned char *bytes; /* the reply; everything below points into it or into `texts` */
@@ -271,6 +272,24 @@ static bool read_reply(struct sluice_response *response, struct wire_reader read
     return !reader.is_bad;
 }
 
+/* Moves each tensor down to an address that its elements may have.  What lies before it is read:
+ * its own tag and length, or what is left of the message; the texts were copied. */
+static void align_outputs(struct sluice_response *response)
+{
+    uint8_t *reply = response->bytes;
+
+    for (size_t i = 0; i < response->outputs; i++) {
+        struct sluice_tensor *tensor = &response->output[i];
+        size_t at = tensor->data == NULL ? 0 : (size_t)((const uint8_t *)tensor->data - reply);
+        size_t aligned = at - at % DATA_ALIGNMENT;
+
+        if (aligned == at)
+            continue;
+        memmove(reply + aligned, reply + at, tensor->bytes);
+        tensor->data = reply + aligned;
+    }
+}
+
 enum sluice_status sluice_infer_finish(struct sluice_call *call,
                                        struct sluice_response **out_response,
                                        struct sluice_error *error)
@@ -303,6 +322,7 @@ enum sluice_status sluice_infer_finish(struct sluice_call *call,
         sluice_response_free(response);
         return client_error(error, SLUICE_INTERNAL, "the server's reply is no ModelInferResponse");
     }
+    align_outputs(response);
     *out_response = response;
     return SLUICE_OK;
 }

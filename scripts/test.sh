@@ -58,7 +58,7 @@ test_ctest() { # PRESET CTEST-ARGUMENT...
     local preset=$1
     shift
     [ "$preset" != tsan ] || export SLUICE_DEVICE_THREADS=1 OMP_NUM_THREADS=1
-    export ASAN_OPTIONS=detect_leaks=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
+    export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
     ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" \
         --output-junit "$PWD/build/results/$preset.xml" "$@" || return 1

@@ -16,7 +16,7 @@ MODELS = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../models")
 
 
 class UnixHTTPConnection(http.client.HTTPConnection):
-    def __init__(self, path, timeout=10):
+    def __init__(self, path, timeout=60):
         super().__init__("localhost", timeout=timeout)
         self.path = path
 

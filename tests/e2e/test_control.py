@@ -116,7 +116,7 @@ class Control(Case):
 
     def test_bench_counts_its_requests(self):
         self.ctl("load", "magika")
-        result = self.ctl("bench", "magika", "-n", "40", "-c", "4")
+        result = self.ctl("bench", "magika", "-n", "40", "-c", "4", "-t", "200")
         self.assertEqual((result["requests"], result["failed"]), (40, 0))
         self.assertLessEqual(result["p50_us"], result["p99_us"])
         row, = self.ctl("stats", "magika")["model_stats"]

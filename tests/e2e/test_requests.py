@@ -22,7 +22,7 @@ except ImportError as error:
 
 PROGRAM = None
 WIDTH = 1024
-ROWS = 256  # of the slow model: some 50 thousand million operations
+MOST_ROWS = 256
 
 
 class Case(unittest.TestCase):
@@ -77,8 +77,19 @@ def inputs(array):
     return [tensor]
 
 
-def rows(count=ROWS):
+def rows(count):
     return np.ones((count, WIDTH), np.float32)
+
+
+def rows_for_a_second(client):
+    """So many rows keep the slow model busy for about a second, with a sanitizer and without."""
+    took = []
+    for count in (2, 2, 34):  # the first one also makes the plan
+        began = time.monotonic()
+        client.infer("slow", inputs(rows(count)))
+        took.append(time.monotonic() - began)
+    a_row = max((took[2] - took[1]) / 32, 1e-6)
+    return max(2, min(MOST_ROWS, round(1 / a_row)))
 
 
 class Slow(Case):
@@ -94,18 +105,23 @@ class Slow(Case):
             max_batch_size: 256
             dynamic_batching { default_queue_policy { max_queue_size: 2 allow_timeout_override: true } }""")
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.rows = rows_for_a_second(cls.client)
+
     def start_slow(self, client=None, **more):
         """One slow request; returns when a lane works on it."""
         failures = []
         handle = (client or self.client).async_infer(
-            "slow", inputs(rows()), lambda result, error: failures.append(error), **more)
+            "slow", inputs(rows(self.rows)), lambda result, error: failures.append(error), **more)
         harness.wait_for("the request is there", lambda: self.status()["requests_in_flight"] > 0)
         return handle, failures
 
     def http_request(self):
         """A slow request as bytes, for sockets that are dropped."""
-        raw = rows().tobytes()
-        head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [ROWS, WIDTH],
+        raw = rows(self.rows).tobytes()
+        head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [self.rows, WIDTH],
                                        "parameters": {"binary_data_size": len(raw)}}]}).encode()
         return (b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: %d\r\n"
                 b"Content-Length: %d\r\n\r\n" % (len(head), len(head) + len(raw))) + head + raw
@@ -123,7 +139,7 @@ class Slow(Case):
         success = self.count("slow", "success")
         began = time.monotonic()
         with self.assertRaises(InferenceServerException) as caught:
-            self.client.infer("slow", inputs(rows()), client_timeout=0.05)
+            self.client.infer("slow", inputs(rows(self.rows)), client_timeout=0.05)
         self.assertIn("DEADLINE_EXCEEDED", str(caught.exception.status()))
         self.assertLess(time.monotonic() - began, 10)
         self.await_idle()
@@ -133,7 +149,7 @@ class Slow(Case):
     def test_a_timeout_of_the_protocol_ends_one_that_waits(self):
         handle, _ = self.start_slow()
         with self.assertRaises(InferenceServerException) as caught:
-            self.client.infer("queued", inputs(rows()), timeout=1000)
+            self.client.infer("queued", inputs(rows(self.rows)), timeout=1000)
         self.assertIn("timeout expired", str(caught.exception))
         handle.cancel()
         self.assert_serves()
@@ -151,7 +167,7 @@ class Slow(Case):
         before = self.count("slow", "cancel")
         script = ("import sys, numpy as np, tritonclient.grpc as g\n"
                   "t = g.InferInput('x', [%d, %d], 'FP32'); t.set_data_from_numpy(np.ones((%d, %d), 'f4'))\n"
-                  "g.InferenceServerClient('unix://' + sys.argv[1]).infer('slow', [t])" % ((ROWS, WIDTH) * 2))
+                  "g.InferenceServerClient('unix://' + sys.argv[1]).infer('slow', [t])" % ((self.rows, WIDTH) * 2))
         client = subprocess.Popen([sys.executable, "-c", script, self.server.path("grpc")])
         harness.wait_for("the request is there", lambda: self.status()["requests_in_flight"] > 0, seconds=60)
         client.send_signal(signal.SIGKILL)
@@ -183,7 +199,7 @@ class Slow(Case):
             (right if error is None else refused).append(error)
 
         for _ in range(12):
-            self.client.async_infer("queued", inputs(rows()), answer)
+            self.client.async_infer("queued", inputs(rows(self.rows)), answer)
         harness.wait_for("all answers", lambda: len(refused) + len(right) == 12, seconds=120)
         self.assertGreaterEqual(len(refused), 1)
         self.assertGreaterEqual(len(right), 2)
@@ -200,7 +216,7 @@ class Slow(Case):
         self.client.load_model("slow")
         held = self.memory()["kinds"]["weights"]
         answers = []
-        self.client.async_infer("slow", inputs(rows()), lambda result, error: answers.append(error))
+        self.client.async_infer("slow", inputs(rows(self.rows)), lambda result, error: answers.append(error))
         harness.wait_for("the request is there", lambda: self.status()["requests_in_flight"] > 0)
         status, _, body = self.server.request("POST", "/sluice/v1/models/slow/unload", role="admin")
         self.assertEqual(status, 200, body)
@@ -218,7 +234,8 @@ class Drain(Case):
 
     def test_work_in_flight_is_answered_before_the_end(self):
         answers = []
-        self.client.async_infer("slow", inputs(rows()), lambda result, error: answers.append(error))
+        self.client.async_infer("slow", inputs(rows(rows_for_a_second(self.client))),
+                                lambda result, error: answers.append(error))
         harness.wait_for("the request is there", lambda: self.status()["requests_in_flight"] > 0)
         self.server.process.send_signal(signal.SIGTERM)
         self.assertEqual(self.server.process.wait(60), 0)

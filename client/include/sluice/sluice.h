@@ -70,7 +70,8 @@ SLUICE_API void sluice_set_timeout(struct sluice_client *client, int64_t timeout
 enum { SLUICE_MAX_RANK = 8 };
 
 /* Elements dense, row-major, little-endian; datatype as in the protocol ("FP32").  BYTES: each
- * element a 32-bit length and its bytes, one after the other. */
+ * element a 32-bit length and its bytes, one after the other.  Data of an answer is aligned for any
+ * element type; data of a request need not be. */
 struct sluice_tensor {
     const char *name;
     const char *datatype;
