@@ -201,7 +201,8 @@ static bool second_agrees(struct probe *probe, const struct probe_data *data,
 
     if (probe_data_row(&single, data, 1) != STATUS_OK ||
         probe_run(probe, &single, &alone, &err) != STATUS_OK) {
-        (void)snprintf(reason, room, "a row alone fails: %.160s", err.text);
+        (void)snprintf(reason, room, "a row alone fails: %.160s",
+                       err.text[0] != '\0' ? err.text : "no host memory for it");
         probe_data_deinit(&single);
         return false;
     }

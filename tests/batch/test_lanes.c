@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "batch/fake_engine.h"
+#include "support/fail_alloc.h"
 
 enum { MAX_REQUESTS = 64, MAX_ROWS = 8, BUDGET = 1 << 20 };
 
@@ -659,6 +660,93 @@ static void a_lost_device_is_told(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
+/* ---- no memory ---- */
+
+static enum status build(void *arg)
+{
+    struct batcher_config config = {
+        .device = &fixture.device, .ledger = fixture.ledger, .host_pool = fixture.pool, .lanes = 2};
+    struct batcher *batcher = NULL;
+    struct model_queue *queue = NULL;
+    enum status status = batcher_create(&config, &batcher, NULL);
+
+    (void)arg;
+    if (status == STATUS_OK)
+        status = queue_create(batcher, &fixture.config, &queue, NULL);
+    if (status != STATUS_OK)
+        assert_null(queue);
+    queue_destroy(queue);
+    batcher_destroy(batcher);
+    return status;
+}
+
+static void every_allocation_of_a_batcher_may_fail(void **state)
+{
+    static const int64_t preferred[] = {2, 4};
+
+    (void)state;
+    fixture.config.preferred = preferred;
+    fixture.config.preferred_count = 2;
+    start();
+    assert_true(fail_each_alloc(build, NULL) > 5);
+}
+
+/* A batch of two requests on a lane, with the nth allocation of any thread failing: each request is
+ * answered rightly or with STATUS_NO_MEMORY, and tear_down() finds nothing held. */
+static bool batch_without(unsigned nth)
+{
+    struct call *call[2] = {make(2, 1), make(3, 50)};
+    bool fired;
+
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    submit(call[0]);
+    submit(call[1]);
+    fail_alloc_arm_anywhere(nth);
+    fake_gate(&fixture.network, false);
+    await_answers(fixture.calls);
+    fired = fail_alloc_disarm();
+    for (size_t i = 0; i < 2; i++)
+        if (!fired || call[i]->request.status != STATUS_NO_MEMORY)
+            assert_answer_is_right(call[i]);
+    return fired;
+}
+
+static void every_allocation_of_a_batch_may_fail(void **state)
+{
+    bool fired = true;
+
+    (void)state;
+    start();
+    for (unsigned nth = 1; fired; nth++) {
+        assert_true(fixture.calls + 3 <= MAX_REQUESTS);
+        fired = batch_without(nth);
+    }
+}
+
+static void every_allocation_of_an_inline_run_may_fail(void **state)
+{
+    bool fired = true;
+
+    (void)state;
+    start();
+    batcher_set_inline_limit(fixture.batcher, 100);
+    fixture.network.predicted_us = 50;
+    (void)send_rows(1, 0); /* makes the plan */
+    await_answers(1);
+    for (unsigned nth = 1; fired; nth++) {
+        struct call *call = make(1, 7);
+
+        fail_alloc_arm(nth);
+        submit(call);
+        await_answers(fixture.calls);
+        fired = fail_alloc_disarm();
+        if (!fired || call->request.status != STATUS_NO_MEMORY)
+            assert_answer_is_right(call);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -677,6 +765,9 @@ int main(void)
         TEST(a_plan_that_cannot_be_made_fails_its_batch),
         TEST(a_waiting_request_leaves_at_its_deadline),
         TEST(a_policy_timeout_ends_the_wait_for_company),
+        TEST(every_allocation_of_a_batcher_may_fail),
+        TEST(every_allocation_of_a_batch_may_fail),
+        TEST(every_allocation_of_an_inline_run_may_fail),
         TEST(a_cancelled_request_leaves_the_queue),
         TEST(a_running_request_can_be_cancelled),
         TEST(a_full_queue_refuses),

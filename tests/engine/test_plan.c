@@ -451,6 +451,26 @@ static void every_allocation_may_fail(void **state)
     assert_true(rig->nth > 50);
 }
 
+/* What a request's way needs is reserved when its plan is made. */
+static void a_run_allocates_nothing(void **state)
+{
+    struct rig *rig = *state;
+    struct network *network = make_network(rig, conv_graph());
+    const struct shape shape = SHAPE(1, 16, 8, 8);
+    struct plan *plan = make_plan(network, &shape);
+    size_t count = (size_t)shape_count(plan_output_shapes(plan, NULL));
+    float in[16 * 8 * 8] = {0}, *out = calloc(count, sizeof(*out));
+
+    assert_non_null(out);
+    assert_ok(run_floats(rig, plan, in, 16 * 8 * 8, out, count)); /* the lane's arena grows */
+    fail_alloc_arm(1);
+    assert_ok(run_floats(rig, plan, in, 16 * 8 * 8, out, count));
+    assert_false(fail_alloc_disarm());
+    free(out);
+    plan_unref(plan);
+    network_destroy(network);
+}
+
 /* ---- the minimum cut ---- */
 
 static void the_cut_follows_the_cheaper_side(void **state)
@@ -497,6 +517,7 @@ int main(void)
         cmocka_unit_test(the_ledger_is_as_before_once_the_network_is_gone),
         cmocka_unit_test(an_unsound_shape_names_the_node),
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_run_allocates_nothing),
         cmocka_unit_test(the_cut_follows_the_cheaper_side),
     };
 

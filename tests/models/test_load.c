@@ -52,10 +52,62 @@ static void a_load_survives_every_failed_allocation(void **state)
     assert_true(fail_each_alloc(load_once, &context) > 50);
 }
 
+static enum status open_once(void *arg)
+{
+    struct repository *repository = NULL;
+    enum status status = repository_create(&bench.config, &repository, NULL);
+
+    (void)arg;
+    if (status != STATUS_OK)
+        assert_null(repository);
+    repository_destroy(repository);
+    return status;
+}
+
+static void a_repository_survives_every_failed_allocation(void **state)
+{
+    static const char *const names[] = {"m", "n"};
+    struct message graph = multiplier();
+
+    (void)state;
+    write_model("m", 1, &graph);
+    bench.config.load = (struct text_list){.count = 2, .items = names};
+    assert_true(fail_each_alloc(open_once, NULL) > 1);
+    assert_int_equal(weight_bytes(), 0);
+}
+
+/* The command's own allocations; those of the load fail in the test above. */
+static void a_command_that_finds_no_memory_says_so(void **state)
+{
+    struct message graph = multiplier();
+    enum status status;
+
+    (void)state;
+    write_model("m", 1, &graph);
+    open_repository();
+    for (unsigned nth = 1;; nth++) {
+        bool fired;
+
+        fail_alloc_arm(nth);
+        status = load("m", "{\"max_batch_size\": 2}");
+        fired = fail_alloc_disarm();
+        if (!fired)
+            break;
+        assert_true(status == STATUS_NO_MEMORY || status == STATUS_OK);
+    }
+    assert_ok(status);
+    assert_ok(unload("m"));
+    assert_int_equal(weight_bytes(), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_load_survives_every_failed_allocation, set_up_bench,
+                                        tear_down_bench),
+        cmocka_unit_test_setup_teardown(a_repository_survives_every_failed_allocation, set_up_bench,
+                                        tear_down_bench),
+        cmocka_unit_test_setup_teardown(a_command_that_finds_no_memory_says_so, set_up_bench,
                                         tear_down_bench),
     };
 

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -13,13 +14,19 @@
     result __wrap_##name params
 
 static _Thread_local unsigned countdown; /* 1: the next allocation fails; 0: none will */
-static _Thread_local bool has_fired;
+static atomic_int
+    countdown_anywhere; /* the same for all threads; 1: the next one fails; at most 0: none will */
+static atomic_bool has_fired;
 
 static bool fails(void)
 {
-    if (countdown == 0 || --countdown > 0)
+    bool here = countdown > 0 && --countdown == 0;
+    bool anywhere =
+        atomic_load(&countdown_anywhere) > 0 && atomic_fetch_sub(&countdown_anywhere, 1) == 1;
+
+    if (!here && !anywhere)
         return false;
-    has_fired = true;
+    atomic_store(&has_fired, true);
     errno = ENOMEM;
     return true;
 }
@@ -93,14 +100,21 @@ int __wrap_asprintf(char **out_text, const char *format, ...)
 
 void fail_alloc_arm(unsigned nth)
 {
-    has_fired = false;
+    atomic_store(&has_fired, false);
     countdown = nth;
+}
+
+void fail_alloc_arm_anywhere(unsigned nth)
+{
+    atomic_store(&has_fired, false);
+    atomic_store(&countdown_anywhere, (int)nth);
 }
 
 bool fail_alloc_disarm(void)
 {
     countdown = 0;
-    return has_fired;
+    atomic_store(&countdown_anywhere, 0);
+    return atomic_load(&has_fired);
 }
 
 unsigned fail_each_alloc(enum status (*fn)(void *arg), void *arg)

@@ -34,6 +34,8 @@ unsigned fail_each_alloc(enum status (*fn)(void *arg), void *arg);
 
 /* By hand: the nth allocation (from 1) of this thread fails, once. */
 void fail_alloc_arm(unsigned nth);
+/* … the nth of all threads: for what workers allocate. */
+void fail_alloc_arm_anywhere(unsigned nth);
 /* Back to normal; true when an allocation was refused since. */
 bool fail_alloc_disarm(void);
 
