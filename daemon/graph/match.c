@@ -1,4 +1,5 @@
 #include "graph/match.h"
+#include "tensor/element.h"
 
 #include <string.h>
 
@@ -101,18 +102,7 @@ bool node_set_float(struct node *node, const char *name, float number)
 
 double tensor_float(const struct tensor *tensor, size_t index)
 {
-    switch (tensor->dtype) {
-    case DTYPE_FLOAT:
-        return (double)((const float *)tensor->data)[index];
-    case DTYPE_DOUBLE:
-        return ((const double *)tensor->data)[index];
-    case DTYPE_FLOAT16:
-        return (double)float_from_half(((const uint16_t *)tensor->data)[index]);
-    case DTYPE_BFLOAT16:
-        return (double)float_from_bfloat16(((const uint16_t *)tensor->data)[index]);
-    default:
-        return 0;
-    }
+    return dtype_is_float(tensor->dtype) ? element_read(tensor->dtype, tensor->data, index) : 0;
 }
 
 bool value_scalar(const struct value *value, double *out_number)

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "models/probe.h"
+#include "tensor/element.h"
 
 /* Between the seeds of rows and of inputs. */
 #define ROW_STEP   UINT64_C(0x9E3779B97F4A7C15)
@@ -56,23 +57,10 @@ enum status sample_fill(struct arena *arena, enum dtype dtype, void *to, size_t 
     for (size_t i = 0; i < count; i++) {
         double number = next_number(random, scale);
 
-        switch (dtype) {
-        case DTYPE_FLOAT:
-            ((float *)to)[i] = (float)number;
-            break;
-        case DTYPE_DOUBLE:
-            ((double *)to)[i] = number;
-            break;
-        case DTYPE_FLOAT16:
-            ((uint16_t *)to)[i] = half_from_float((float)number);
-            break;
-        case DTYPE_BFLOAT16:
-            ((uint16_t *)to)[i] = bfloat16_from_float((float)number);
-            break;
-        default:
+        if (dtype_is_float(dtype))
+            element_write(dtype, to, i, number);
+        else
             put_integer(to, i, bytes, next_random(random) >> 63);
-            break;
-        }
     }
     return STATUS_OK;
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ops/movement.h"
+#include "tensor/element.h"
 
 #define RANGE_DTYPES                                                                               \
     (DTYPE_BIT(FLOAT) | DTYPE_BIT(DOUBLE) | DTYPE_BIT(FLOAT16) | DTYPE_BIT(BFLOAT16) |             \
@@ -18,16 +19,7 @@
 
 static double number(const struct tensor *tensor)
 {
-    switch (tensor->dtype) {
-    case DTYPE_FLOAT:
-        return (double)READ(float, tensor);
-    case DTYPE_FLOAT16:
-        return (double)float_from_half(READ(uint16_t, tensor));
-    case DTYPE_BFLOAT16:
-        return (double)float_from_bfloat16(READ(uint16_t, tensor));
-    default:
-        return READ(double, tensor);
-    }
+    return element_read(tensor->dtype, tensor->data, 0);
 }
 
 static int64_t integer(const struct tensor *tensor)

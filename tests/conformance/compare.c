@@ -5,22 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tensor/element.h"
+
 static double element(const struct tensor *tensor, size_t index)
 {
-    const void *data = tensor->data;
-
-    switch (tensor->dtype) {
-    case DTYPE_FLOAT:
-        return ((const float *)data)[index];
-    case DTYPE_DOUBLE:
-        return ((const double *)data)[index];
-    case DTYPE_FLOAT16:
-        return float_from_half(((const uint16_t *)data)[index]);
-    case DTYPE_BFLOAT16:
-        return float_from_bfloat16(((const uint16_t *)data)[index]);
-    default:
-        return 0;
-    }
+    return dtype_is_float(tensor->dtype) ? element_read(tensor->dtype, tensor->data, index) : 0;
 }
 
 /* Relative rounding of the type itself, where that is coarser than RTOL. */

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/constant.h"
-#include "device/cpu/element.h"
+#include "tensor/element.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"
 #include "ops/quantized.h"

@@ -1,6 +1,6 @@
 /* Conv and ConvTranspose for every float type, rank and attribute: plain loops, sums in double.
  * The last choice; also what computed weights and half floats get. */
-#include "device/cpu/element.h"
+#include "tensor/element.h"
 #include "device/cpu/epilogue.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"

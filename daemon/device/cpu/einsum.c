@@ -14,6 +14,7 @@
 #include "device/cpu/gemm.h"
 #include "device/cpu/move.h"
 #include "ops/indexing.h"
+#include "tensor/element.h"
 
 enum { RESULT = EINSUM_MAX_INPUTS, OPERANDS = EINSUM_MAX_INPUTS + 1 };
 
@@ -368,37 +369,6 @@ static enum status prepare_loop(struct kernel_prepare *prepare, struct error *er
     return STATUS_OK;
 }
 
-static double load_real(enum dtype dtype, const void *data, int64_t i)
-{
-    switch (dtype) {
-    case DTYPE_FLOAT:
-        return (double)((const float *)data)[i];
-    case DTYPE_DOUBLE:
-        return ((const double *)data)[i];
-    case DTYPE_FLOAT16:
-        return (double)float_from_half(((const uint16_t *)data)[i]);
-    default:
-        return (double)float_from_bfloat16(((const uint16_t *)data)[i]);
-    }
-}
-
-static void store_real(enum dtype dtype, void *data, int64_t i, double value)
-{
-    switch (dtype) {
-    case DTYPE_FLOAT:
-        ((float *)data)[i] = (float)value;
-        break;
-    case DTYPE_DOUBLE:
-        ((double *)data)[i] = value;
-        break;
-    case DTYPE_FLOAT16:
-        ((uint16_t *)data)[i] = half_from_float((float)value);
-        break;
-    default:
-        ((uint16_t *)data)[i] = bfloat16_from_float((float)value);
-    }
-}
-
 /* Whole numbers modulo 2^64, sign extended: narrowing them wraps as their own arithmetic would. */
 static uint64_t load_whole(enum dtype dtype, const void *data, int64_t i)
 {
@@ -453,7 +423,7 @@ static enum status run_loop(const void *opaque, const struct kernel_call *call,
 
             for (size_t j = 0; j < state->inputs; j++) {
                 if (real)
-                    product *= load_real(dtype, run->in[j], offsets[j]);
+                    product *= element_read(dtype, run->in[j], (size_t)offsets[j]);
                 else
                     whole_product *= load_whole(dtype, run->in[j], offsets[j]);
             }
@@ -462,7 +432,7 @@ static enum status run_loop(const void *opaque, const struct kernel_call *call,
             advance(state, state->outer, state->labels, at, offsets);
         }
         if (real)
-            store_real(dtype, run->out[0], i, sum);
+            element_write(dtype, run->out[0], (size_t)i, sum);
         else /* little endian: the low bytes come first */
             memcpy((char *)run->out[0] + (size_t)i * dtype_bytes(dtype), &whole_sum,
                    dtype_bytes(dtype));

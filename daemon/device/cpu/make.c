@@ -5,6 +5,7 @@
 #include "device/cpu/cpu.h"
 #include "device/cpu/move.h"
 #include "ops/movement.h"
+#include "tensor/element.h"
 
 /* Fills `count` elements with the one at `value` (NULL: zeros). */
 static void fill(void *to, int64_t count, const void *value, size_t bytes)
@@ -162,49 +163,21 @@ const struct kernel kernel_range_make = {.name = "cpu:make", .enqueue = run_rang
 
 /* ---- EyeLike ---- */
 
-static size_t put_one(enum dtype dtype, unsigned char out[8])
-{
-    const float one_float = 1;
-    const double one_double = 1;
-    const uint16_t one_half = half_from_float(1), one_bfloat16 = bfloat16_from_float(1);
-    size_t bytes = dtype_bytes(dtype);
-
-    memset(out, 0, 8);
-    switch (dtype) {
-    case DTYPE_FLOAT:
-        memcpy(out, &one_float, bytes);
-        break;
-    case DTYPE_DOUBLE:
-        memcpy(out, &one_double, bytes);
-        break;
-    case DTYPE_FLOAT16:
-        memcpy(out, &one_half, bytes);
-        break;
-    case DTYPE_BFLOAT16:
-        memcpy(out, &one_bfloat16, bytes);
-        break;
-    default:
-        out[0] = 1; /* little endian */
-    }
-    return bytes;
-}
-
 static enum status run_eye_like(const void *state, const struct kernel_call *call,
                                 const struct kernel_run *run)
 {
     const struct eye_like_attrs *attrs = call->attrs;
     const struct shape *shape = &call->out[0]->shape;
     int64_t rows = shape->dims[0], columns = shape->dims[1];
-    unsigned char one[8];
-    size_t bytes = put_one(call->out[0]->dtype, one);
+    enum dtype dtype = call->out[0]->dtype;
     int64_t first = attrs->k < 0 ? (attrs->k < -rows ? rows : -attrs->k) : 0;
 
     (void)state;
     if (rows * columns == 0)
         return STATUS_OK;
-    memset(run->out[0], 0, (size_t)(rows * columns) * bytes);
+    memset(run->out[0], 0, (size_t)(rows * columns) * dtype_bytes(dtype));
     for (int64_t row = first; row < rows && attrs->k < columns - row; row++)
-        memcpy((char *)run->out[0] + (size_t)(row * columns + row + attrs->k) * bytes, one, bytes);
+        element_write(dtype, run->out[0], (size_t)(row * columns + row + attrs->k), 1);
     return STATUS_OK;
 }
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "device/cpu/constant.h"
-#include "device/cpu/element.h"
+#include "tensor/element.h"
 #include "device/cpu/int_gemm.h"
 #include "device/cpu/team.h"
 #include "ops/quantized.h"

@@ -1,6 +1,6 @@
 /* MatMul and Gemm for every type: plain loops, sums in double, or in 64-bit integers that wrap. */
 #include "device/cpu/constant.h"
-#include "device/cpu/element.h"
+#include "tensor/element.h"
 #include "device/cpu/epilogue.h"
 #include "device/cpu/team.h"
 #include "ops/gemm.h"

@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "device/cpu/cpu.h"
-#include "device/cpu/element.h"
+#include "tensor/element.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"
 #include "ops/lrn.h"

@@ -5,46 +5,14 @@
 #include <string.h>
 
 #include "serve/codec/bytes.h"
+#include "tensor/element.h"
 
 enum { CLASSES_MAX = 1000000, TEXT_MAX = 400 };
-
-static double value_at(enum dtype dtype, const void *data, size_t i)
-{
-    switch (dtype) {
-    case DTYPE_FLOAT:
-        return (double)((const float *)data)[i];
-    case DTYPE_DOUBLE:
-        return ((const double *)data)[i];
-    case DTYPE_FLOAT16:
-        return (double)float_from_half(((const uint16_t *)data)[i]);
-    case DTYPE_BFLOAT16:
-        return (double)float_from_bfloat16(((const uint16_t *)data)[i]);
-    case DTYPE_INT8:
-        return ((const int8_t *)data)[i];
-    case DTYPE_UINT8:
-    case DTYPE_BOOL:
-        return ((const uint8_t *)data)[i];
-    case DTYPE_INT16:
-        return ((const int16_t *)data)[i];
-    case DTYPE_UINT16:
-        return ((const uint16_t *)data)[i];
-    case DTYPE_INT32:
-        return ((const int32_t *)data)[i];
-    case DTYPE_UINT32:
-        return ((const uint32_t *)data)[i];
-    case DTYPE_INT64:
-        return (double)((const int64_t *)data)[i];
-    case DTYPE_UINT64:
-        return (double)((const uint64_t *)data)[i];
-    default:
-        return 0;
-    }
-}
 
 /* `a` stands before `b`: larger, or equal and earlier; NaN comes last. */
 static bool is_better(enum dtype dtype, const void *row, uint32_t a, uint32_t b)
 {
-    double left = value_at(dtype, row, a), right = value_at(dtype, row, b);
+    double left = element_read(dtype, row, a), right = element_read(dtype, row, b);
 
     if (left != right && (left == left || right == right))
         return left == left && (right != right || left > right);
@@ -92,7 +60,7 @@ static void select_best(enum dtype dtype, const void *row, size_t size, uint32_t
 static struct bytes describe(struct call *call, const struct model_port *port, const void *row,
                              uint32_t index)
 {
-    double value = value_at(port->dtype, row, index);
+    double value = element_read(port->dtype, row, index);
     const char *label = index < port->labels ? port->label[index] : NULL;
     char text[TEXT_MAX];
     int length = dtype_is_float(port->dtype)

@@ -10,8 +10,7 @@
 #include "device/cpu/conv_reference.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/epilogue.h"
-
-static struct op_tester *tester;
+#include "support/cpu_cases.h"
 
 static double finish(const struct epilogue *epilogue, double x, const struct test_array *residual,
                      int64_t at)
@@ -155,7 +154,7 @@ struct odd_form {
 
 static const struct odd_form odd_forms[] = {
     {2, 8, 8, 1, {40, 60}, {3, 39}, {1, 1}, {1, 1}, {1, 19}},     /* wider than it unrolls */
-    {1, 1, 48, 1, {872}, {256}, {32}, {1}, {0}},                 /* few channels, long taps */
+    {1, 1, 48, 1, {872}, {256}, {32}, {1}, {0}},                  /* few channels, long taps */
     {1, 16, 32, 1, {61}, {3}, {1}, {17}, {17}},                   /* far apart */
     {2, 16, 16, 1, {33, 35}, {3, 3}, {1, 1}, {16, 16}, {16, 16}}, /* … in two dimensions */
     {2, 24, 36, 3, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},      /* groups across blocks */
@@ -400,33 +399,6 @@ static void reorders_keep_every_element(void **state)
     }
 }
 
-static int open_tester(void **state)
-{
-    (void)state;
-    device_register(&device_cpu_ops);
-    tester = op_tester_create("cpu");
-    return 0;
-}
-
-static int open_avx2(void **state)
-{
-    setenv("SLUICE_CPU", "avx2", 1);
-    return open_tester(state);
-}
-
-static int open_baseline(void **state)
-{
-    setenv("SLUICE_CPU", "baseline", 1);
-    return open_tester(state);
-}
-
-static int close_tester(void **state)
-{
-    (void)state;
-    op_tester_destroy(tester);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -439,9 +411,6 @@ int main(void)
         cmocka_unit_test(transposed_convolutions_are_right),
         cmocka_unit_test(reorders_keep_every_element),
     };
-    int bad =
-        cmocka_run_group_tests_name("the best instruction set", tests, open_tester, close_tester);
 
-    bad += cmocka_run_group_tests_name("avx2", tests, open_avx2, close_tester);
-    return bad + cmocka_run_group_tests_name("baseline", tests, open_baseline, close_tester);
+    return run_cases_on_each_isa(tests);
 }

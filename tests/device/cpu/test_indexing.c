@@ -11,9 +11,7 @@
 #include "device/cpu/cpu.h"
 #include "ops/indexing.h"
 #include "ops/movement.h"
-#include "support/op_tester.h"
-
-static struct op_tester *tester;
+#include "support/cpu_cases.h"
 
 static const enum dtype some_types[] = {DTYPE_FLOAT, DTYPE_INT8,  DTYPE_FLOAT16,
                                         DTYPE_INT64, DTYPE_UINT8, DTYPE_DOUBLE};
@@ -596,21 +594,6 @@ static void roi_align_fails_on_regions_that_are_none(void **state)
     assert_int_equal(eval("RoiAlign", NULL, 3, in, 1, out), STATUS_INVALID);
 }
 
-static int open_tester(void **state)
-{
-    (void)state;
-    device_register(&device_cpu_ops);
-    tester = op_tester_create("cpu");
-    return 0;
-}
-
-static int close_tester(void **state)
-{
-    (void)state;
-    op_tester_destroy(tester);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -636,5 +619,5 @@ int main(void)
         cmocka_unit_test(roi_align_fails_on_regions_that_are_none),
     };
 
-    return cmocka_run_group_tests(tests, open_tester, close_tester);
+    return run_cases(tests);
 }

@@ -12,9 +12,7 @@
 #include "device/cpu/epilogue.h"
 #include "ops/gemm.h"
 #include "ops/matmul.h"
-#include "support/op_tester.h"
-
-static struct op_tester *tester;
+#include "support/cpu_cases.h"
 
 static double finish(const struct epilogue *epilogue, double x, const struct test_array *residual,
                      int64_t at)
@@ -251,33 +249,6 @@ static void what_does_not_fit_is_refused_by_name(void **state)
     assert_non_null(strstr(op_test_refused(tester, &test), "[5,6]"));
 }
 
-static int open_tester(void **state)
-{
-    (void)state;
-    device_register(&device_cpu_ops);
-    tester = op_tester_create("cpu");
-    return 0;
-}
-
-static int open_avx2(void **state)
-{
-    setenv("SLUICE_CPU", "avx2", 1);
-    return open_tester(state);
-}
-
-static int open_baseline(void **state)
-{
-    setenv("SLUICE_CPU", "baseline", 1);
-    return open_tester(state);
-}
-
-static int close_tester(void **state)
-{
-    (void)state;
-    op_tester_destroy(tester);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -289,9 +260,6 @@ int main(void)
         cmocka_unit_test(gemm_takes_every_form_of_c),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
     };
-    int bad =
-        cmocka_run_group_tests_name("the best instruction set", tests, open_tester, close_tester);
 
-    bad += cmocka_run_group_tests_name("avx2", tests, open_avx2, close_tester);
-    return bad + cmocka_run_group_tests_name("baseline", tests, open_baseline, close_tester);
+    return run_cases_on_each_isa(tests);
 }

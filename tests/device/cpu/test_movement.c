@@ -9,9 +9,7 @@
 
 #include "device/cpu/cpu.h"
 #include "ops/movement.h"
-#include "support/op_tester.h"
-
-static struct op_tester *tester;
+#include "support/cpu_cases.h"
 
 static const enum dtype every_size[] = {DTYPE_UINT8, DTYPE_FLOAT16, DTYPE_FLOAT, DTYPE_INT64};
 enum { SIZES = sizeof(every_size) / sizeof(every_size[0]) };
@@ -640,21 +638,6 @@ static void reshape_refuses_what_does_not_fit(void **state)
                                                   .reference = repeat});
 }
 
-static int open_tester(void **state)
-{
-    (void)state;
-    device_register(&device_cpu_ops);
-    tester = op_tester_create("cpu");
-    return 0;
-}
-
-static int close_tester(void **state)
-{
-    (void)state;
-    op_tester_destroy(tester);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -682,5 +665,5 @@ int main(void)
         cmocka_unit_test(reshape_refuses_what_does_not_fit),
     };
 
-    return cmocka_run_group_tests(tests, open_tester, close_tester);
+    return run_cases(tests);
 }

@@ -11,8 +11,7 @@
 #include "device/cpu/conv_reference.h"
 #include "device/cpu/cpu.h"
 #include "ops/quantized.h"
-
-static struct op_tester *tester;
+#include "support/cpu_cases.h"
 
 /* Element i of a parameter: one for all, one for each, or left out. */
 static double parameter(const struct op_test *test, const struct test_array *in, size_t index,
@@ -206,33 +205,6 @@ static void other_types_are_refused(void **state)
     assert_non_null(strstr(op_test_refused(tester, &test), "int8 and uint8"));
 }
 
-static int open_tester(void **state)
-{
-    (void)state;
-    device_register(&device_cpu_ops);
-    tester = op_tester_create("cpu");
-    return 0;
-}
-
-static int open_avx2(void **state)
-{
-    setenv("SLUICE_CPU", "avx2", 1);
-    return open_tester(state);
-}
-
-static int open_baseline(void **state)
-{
-    setenv("SLUICE_CPU", "baseline", 1);
-    return open_tester(state);
-}
-
-static int close_tester(void **state)
-{
-    (void)state;
-    op_tester_destroy(tester);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -241,9 +213,6 @@ int main(void)
         cmocka_unit_test(convolutions_of_bytes_are_right),
         cmocka_unit_test(other_types_are_refused),
     };
-    int bad =
-        cmocka_run_group_tests_name("the best instruction set", tests, open_tester, close_tester);
 
-    bad += cmocka_run_group_tests_name("avx2", tests, open_avx2, close_tester);
-    return bad + cmocka_run_group_tests_name("baseline", tests, open_baseline, close_tester);
+    return run_cases_on_each_isa(tests);
 }

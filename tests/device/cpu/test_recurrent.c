@@ -10,9 +10,7 @@
 
 #include "device/cpu/cpu.h"
 #include "ops/recurrent.h"
-#include "support/op_tester.h"
-
-static struct op_tester *tester;
+#include "support/cpu_cases.h"
 
 /* ---- the reference: ONNX's formulas, one number at a time ---- */
 
@@ -348,21 +346,6 @@ static void long_sequences_go_chunk_by_chunk(void **state)
     check("LSTM", 4, &attrs, (struct lengths){900, 8, 3, 64}, 15);
 }
 
-static int open_tester(void **state)
-{
-    (void)state;
-    device_register(&device_cpu_ops);
-    tester = op_tester_create("cpu");
-    return 0;
-}
-
-static int close_tester(void **state)
-{
-    (void)state;
-    op_tester_destroy(tester);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -374,5 +357,5 @@ int main(void)
         cmocka_unit_test(long_sequences_go_chunk_by_chunk),
     };
 
-    return cmocka_run_group_tests(tests, open_tester, close_tester);
+    return run_cases(tests);
 }
