@@ -54,6 +54,8 @@ struct network {
     size_t held_count; /* constants of the model, by address */
     struct held *held;
     _Atomic size_t held_bytes; /* of those in memory in their own form */
+    struct constant **kept;    /* folded for one plan and packed: their identity stays taken */
+    size_t kept_count, kept_room;
     struct network_port *in, *out;
     pthread_mutex_t compile_lock; /* one plan is made at a time; guards `programs`, `folder` */
     struct program *programs;
@@ -162,6 +164,11 @@ enum status program_plan(struct network *network, struct program *program,
 
 /* network.c: the constant's elements are read by a plan's steps; STATUS_NO_MEMORY: over budget. */
 enum status network_hold(struct network *network, struct constant *constant);
+/* Packed forms are found by the address of their constant.  One that is not the model's own, but
+ * folded for a plan, must live as long as the network once a form of it was made: network_keep() for
+ * up to as many as were reserved. */
+MUST_CHECK enum status network_reserve(struct network *network, size_t constants);
+void network_keep(struct network *network, struct constant *constant);
 /* Takes the elements out of memory unless a step reads them or they cannot come back. */
 void network_drop(struct network *network, struct constant *constant);
 

@@ -108,6 +108,32 @@ enum status network_hold(struct network *network, struct constant *constant)
     return held == NULL ? STATUS_OK : book(network, held);
 }
 
+enum status network_reserve(struct network *network, size_t constants)
+{
+    size_t room = network->kept_count + constants;
+    struct constant **grown;
+
+    if (room <= network->kept_room)
+        return STATUS_OK;
+    room += room / 2;
+    grown = realloc(network->kept, room * sizeof(*grown));
+    if (grown == NULL)
+        return STATUS_NO_MEMORY;
+    network->kept = grown;
+    network->kept_room = room;
+    return STATUS_OK;
+}
+
+void network_keep(struct network *network, struct constant *constant)
+{
+    if (find_held(network, constant) != NULL)
+        return;
+    for (size_t i = 0; i < network->kept_count; i++)
+        if (network->kept[i] == constant)
+            return;
+    network->kept[network->kept_count++] = constant_ref(constant);
+}
+
 void network_drop(struct network *network, struct constant *constant)
 {
     const struct held *held = find_held(network, constant);
@@ -253,6 +279,9 @@ void network_destroy(struct network *network)
     ledger_close(network->account);
     destroy_programs(network->programs);
     folder_destroy(network->folder);
+    for (size_t i = 0; i < network->kept_count; i++)
+        constant_unref(network->kept[i]);
+    free(network->kept);
     free(network->held);
     free(network->in);
     free(network->out);

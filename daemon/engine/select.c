@@ -308,6 +308,19 @@ static enum status keep_used_constants(struct making *making, const struct node 
     return STATUS_OK;
 }
 
+/* The names of packed forms hold the addresses of any of the step's constants. */
+static void keep_packed_constants(struct making *making, const struct node *node)
+{
+    bool packed = false;
+
+    for (size_t i = 0; i < node->inputs; i++)
+        packed = packed || (node->in[i] != NULL && node->in[i]->constant != NULL &&
+                            weights_cache_has(making->network->weights, node->in[i]->constant));
+    for (size_t i = 0; packed && i < node->inputs; i++)
+        if (node->in[i] != NULL && node->in[i]->constant != NULL)
+            network_keep(making->network, node->in[i]->constant);
+}
+
 static enum status choose_kernel(struct making *making, struct node *node, struct choice *choice,
                                  struct error *err)
 {
@@ -315,7 +328,8 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
     size_t room = list_length(list);
     struct kernel_call call;
 
-    if (bring_constants(node) != STATUS_OK || make_call(making, node, &call) != STATUS_OK)
+    if (bring_constants(node) != STATUS_OK || make_call(making, node, &call) != STATUS_OK ||
+        network_reserve(making->network, node->inputs) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan node '%s'", node->name);
     for (; list != NULL && *list != NULL; list++) {
         const struct kernel *kernel = *list;
@@ -330,6 +344,7 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
                 (struct kernel_prepare){.call = call, .weights = making->network->weights};
             if (kernel->prepare != NULL)
                 status = kernel->prepare(&choice->prepare, &reason);
+            keep_packed_constants(making, node);
             if (status == STATUS_OK) {
                 choice->kernel = kernel;
                 return keep_used_constants(making, node, choice->prepare.constants_used, err);

@@ -471,6 +471,39 @@ static void a_run_allocates_nothing(void **state)
     network_destroy(network);
 }
 
+/* MatMul(x [n,8], W * n): the second matrix is folded anew for each plan. */
+static void weights_folded_for_one_plan_are_not_taken_for_another_s(void **state)
+{
+    enum { K = 8, N = 16, ROWS = 60 };
+    struct rig *rig = *state;
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, K));
+    struct value *w = make_floats(graph, SHAPE(K, N), 5);
+    const float *weights = w->constant->tensor.data;
+    struct value *rows = APPLY(graph, "Gather", APPLY(graph, "Shape", x), INTS(graph, 0));
+    struct node *cast = NODE(graph, "Cast", rows);
+    struct value *y;
+    struct network *network;
+    float in[ROWS * K], out[ROWS * N], kept[K * N];
+
+    set_attr_int(cast, "to", 1);
+    y = APPLY(graph, "MatMul", x, APPLY(graph, "Mul", w, cast->out[0]));
+    set_borders(graph, 1, &x, 1, &y);
+    memcpy(kept, weights, sizeof(kept));
+    network = make_network(rig, graph);
+    for (size_t i = 0; i < ROWS * K; i++)
+        in[i] = i % K == 0 ? 1 : 0;       /* each row picks the first row of the matrix */
+    for (int64_t n = 1; n <= ROWS; n++) { /* more than the cache keeps */
+        struct plan *plan = make_plan(network, (struct shape[]){SHAPE(n, K)});
+
+        assert_ok(run_floats(rig, plan, in, (size_t)(n * K), out, (size_t)(n * N)));
+        for (int64_t i = 0; i < n * N; i++)
+            assert_true(out[i] == kept[i % N] * (float)n);
+        plan_unref(plan);
+    }
+    network_destroy(network);
+}
+
 /* ---- the minimum cut ---- */
 
 static void the_cut_follows_the_cheaper_side(void **state)
@@ -518,6 +551,7 @@ int main(void)
         cmocka_unit_test(an_unsound_shape_names_the_node),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_run_allocates_nothing),
+        cmocka_unit_test(weights_folded_for_one_plan_are_not_taken_for_another_s),
         cmocka_unit_test(the_cut_follows_the_cheaper_side),
     };
 
