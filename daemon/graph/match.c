@@ -105,14 +105,25 @@ double tensor_float(const struct tensor *tensor, size_t index)
     return dtype_is_float(tensor->dtype) ? element_read(tensor->dtype, tensor->data, index) : 0;
 }
 
+bool node_is_reshaping(const struct node *node)
+{
+    return node_is(node, "Reshape") || node_is(node, "Squeeze") || node_is(node, "Unsqueeze") ||
+           node_is(node, "Flatten");
+}
+
 bool value_scalar(const struct value *value, double *out_number)
+{
+    return value_number(value, 1, out_number);
+}
+
+bool value_number(const struct value *value, size_t most_rank, double *out_number)
 {
     const struct tensor *tensor;
 
     if (value == NULL || value->constant == NULL)
         return false;
     tensor = &value->constant->tensor;
-    if (tensor->shape.rank > 1 || shape_count(&tensor->shape) != 1)
+    if (tensor->shape.rank > most_rank || shape_count(&tensor->shape) != 1)
         return false;
     if (tensor->dtype == DTYPE_INT64)
         *out_number = (double)*(const int64_t *)tensor->data;

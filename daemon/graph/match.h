@@ -25,6 +25,8 @@ bool node_set_float(struct node *node, const char *name, float number);
 
 /* A constant of one element of a number type and rank 0 or 1, as a double. */
 bool value_scalar(const struct value *value, double *out_number);
+/* The same with rank up to `most_rank`: no more than that of what it is combined with. */
+bool value_number(const struct value *value, size_t most_rank, double *out_number);
 /* Element `index` of a constant of any floating type. */
 double tensor_float(const struct tensor *tensor, size_t index);
 /* A constant list of INT64 or INT32, rank 0 or 1; false when it is none or longer than `room`. */
@@ -38,6 +40,10 @@ int value_rank(const struct value *value, enum pass_stage stage);
 /* Axes (from a list input or attribute) that are the last ones of `value`: their number, else 0. */
 size_t value_last_axes(const struct value *value, const int64_t *axes, size_t count,
                        enum pass_stage stage);
+
+/* Hands on its input's elements in their order under another shape: Reshape, Squeeze, Unsqueeze,
+ * Flatten. */
+bool node_is_reshaping(const struct node *node);
 
 /* Nodes found by a pattern; the root comes first. */
 enum { MATCH_ROOM = 24 };

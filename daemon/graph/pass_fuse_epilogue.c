@@ -3,11 +3,12 @@
  *     Relu(Add(Conv(x), r))  →  Conv(x, residual r, relu)
  *     Gelu(MatMul(x, W))     →  MatMul(x, W, gelu)
  *
- * Walks the nodes in order; each takes in what follows it as long as nothing else uses the value
- * in between.  Of two convolutions that are added, the later one takes the earlier one's result.
+ * Also where a Squeeze or Reshape lies between the two.  Walks the nodes in order; each takes in
+ * what follows it as long as nothing else uses the value in between.  Of two convolutions that are
+ * added, the later one takes the earlier one's result.
  */
 #include "graph/fusion.h"
-#include "graph/pass.h"
+#include "graph/match.h"
 #include "ops/conv.h"
 #include "ops/elementwise.h"
 
@@ -139,6 +140,25 @@ static bool can_add(const struct graph *graph, const struct node *node, const st
            !other_should_fuse(graph, node, user, other);
 }
 
+/* An activation behind a reshaping of the result is taken in over it. */
+static bool fuse_behind(struct graph *graph, struct node *node, struct node *reshaping,
+                        enum status *out_status)
+{
+    struct epilogue *epilogue = node_epilogue(node);
+    struct epilogue wanted = *epilogue;
+    struct node *user = graph_single_user(graph, reshaping->out[0]);
+
+    if (epilogue->act != ACT_NONE || user == NULL || user->in[0] != reshaping->out[0] ||
+        user->outputs != 1 || !read_activation(user, &wanted))
+        return false;
+    *out_status = graph_replace_value(graph, user->out[0], reshaping->out[0]);
+    if (*out_status != STATUS_OK)
+        return true;
+    *epilogue = wanted;
+    graph_remove_node(graph, user);
+    return true;
+}
+
 /* Takes in the node's user; false when it cannot. */
 static bool fuse_next(struct graph *graph, struct node *node, enum status *out_status)
 {
@@ -155,6 +175,8 @@ static bool fuse_next(struct graph *graph, struct node *node, enum status *out_s
             fuse_residual(graph, node, user, user->in[0] == other ? user->in[0] : user->in[1]);
         return true;
     }
+    if (node_is_reshaping(user) && user->in[0] == node->out[0])
+        return fuse_behind(graph, node, user, out_status);
     if (epilogue->act != ACT_NONE || user->in[0] != node->out[0] || !read_activation(user, &wanted))
         return false;
     *epilogue = wanted;

@@ -21,6 +21,7 @@ struct expression {
     struct value *e; /* result of the inner function; NULL: none met yet */
     struct match match;
     double tolerance; /* of the constants met, by their type */
+    size_t most_rank; /* of numbers: more would add dimensions to x */
 };
 
 static void note_precision(struct expression *expression, const struct value *constant)
@@ -104,7 +105,7 @@ static bool evaluate(struct expression *expression, struct value *value, bool al
         *out = poly_x();
         return true;
     }
-    if (value_scalar(value, &number)) {
+    if (value_number(value, expression->most_rank, &number)) {
         note_precision(expression, value);
         *out = poly_number(number);
         return true;
@@ -300,11 +301,13 @@ static bool read_finding(struct expression *expression, struct node *root, struc
     return match_is_closed(&expression->match);
 }
 
-static bool find(struct node *root, struct value *x, struct replacement *out)
+static bool find(struct node *root, struct value *x, enum pass_stage stage, struct replacement *out)
 {
-    struct expression expression = {.x = x, .tolerance = 1e-6};
+    struct expression expression = {.x = x, .tolerance = 1e-6, .most_rank = 1};
     struct finding finding;
 
+    if (stage == PASS_PLAN && x->shape_known && x->shape.rank > 1)
+        expression.most_rank = x->shape.rank;
     if (!read_finding(&expression, root, &finding))
         return false;
     for (size_t i = 0; table[i] != NULL; i++)
@@ -359,11 +362,10 @@ static enum status replace(struct graph *graph, struct node *root, struct value 
     return STATUS_OK;
 }
 
-static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)
+static enum status recognise(struct graph *graph, enum pass_stage stage, struct error *err)
 {
     struct node *node;
 
-    (void)context;
     LIST_FOR_EACH (node, &graph->nodes, struct node, link) {
         struct value *candidates[CANDIDATES];
         struct replacement replacement;
@@ -374,7 +376,7 @@ static enum status run(struct graph *graph, const struct pass_context *context, 
         for (size_t i = 0; i < 2; i++)
             add_candidates(node->in[i], 2, candidates, &count);
         while (count-- > 0) { /* the deepest first: it takes in most */
-            if (find(node, candidates[count], &replacement)) {
+            if (find(node, candidates[count], stage, &replacement)) {
                 TRY(replace(graph, node, candidates[count], &replacement, err));
                 break;
             }
@@ -383,5 +385,21 @@ static enum status run(struct graph *graph, const struct pass_context *context, 
     return STATUS_OK;
 }
 
+static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)
+{
+    (void)context;
+    return recognise(graph, PASS_MODEL, err);
+}
+
+static enum status run_plan(struct graph *graph, const struct pass_context *context,
+                            struct error *err)
+{
+    (void)context;
+    return recognise(graph, PASS_PLAN, err);
+}
+
 const struct pass pass_recognise_activation = {
     .name = "recognise_activation", .stage = PASS_MODEL, .run = run};
+/* Numbers written as [1,1,1] only count as such where the rank of x is known. */
+const struct pass pass_recognise_activation_plan = {
+    .name = "recognise_activation_plan", .stage = PASS_PLAN, .run = run_plan};

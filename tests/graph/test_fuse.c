@@ -2,8 +2,9 @@
 #include <string.h>
 
 #include "graph/fusion.h"
-#include "graph/pass.h"
+#include "graph/match.h"
 #include "ops/conv.h"
+#include "ops/embedding.h"
 #include "ops/gemm.h"
 #include "ops/matmul.h"
 #include "support/unit.h"
@@ -142,6 +143,158 @@ static void a_sum_that_others_read_keeps_its_addition(void **state)
     run(graph, &pass_fuse_bias);
     assert_int_equal(count(graph, "Add"), 1);
     graph_destroy(graph);
+}
+
+static void squeeze(struct graph *graph, struct value **value, int64_t axis)
+{
+    struct shape shape = shape_make(1, &(int64_t){1});
+    struct constant *axes = constant_allocate(DTYPE_INT64, &shape);
+
+    assert_non_null(axes);
+    *(int64_t *)(uintptr_t)axes->tensor.data = axis;
+    *value = apply(graph, "Squeeze", *value, graph_add_constant(graph, "", axes));
+}
+
+static void ones_in_front_of_a_row_do_not_matter_in_a_plan(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(2, 5, 8));
+    struct value *y = apply(graph, "MatMul", x, constant(graph, DIMS(8, 16)));
+    struct value *row = constant(graph, DIMS(1, 1, 16));
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Add", y, row));
+    run(graph, &pass_fuse_bias_plan);
+    assert_ptr_equal(only(graph)->in[MATMUL_BIAS], row); /* the model's own constant */
+    graph_destroy(graph);
+}
+
+static void a_bias_that_adds_a_dimension_stays(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(5, 8));
+    struct value *y = apply(graph, "MatMul", x, constant(graph, DIMS(8, 16)));
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Add", y, constant(graph, DIMS(1, 1, 16))));
+    run(graph, &pass_fuse_bias_plan);
+    assert_int_equal(count(graph, "Add"), 1);
+    graph_destroy(graph);
+}
+
+static void a_bias_along_another_axis_stays(void **state)
+{
+    const int64_t shapes[][3] = {{1, 16, 1}, {2, 1, 1}, {1, 1, 1}}; /* of [2,16,16] */
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+        struct graph *graph = graph_create();
+        struct value *x = fed(graph, DIMS(2, 16, 8));
+        struct value *y = apply(graph, "MatMul", x, constant(graph, DIMS(8, 16)));
+
+        finish(graph, 1, &x, apply(graph, "Add", y, constant(graph, 3, shapes[i])));
+        run(graph, &pass_fuse_bias_plan);
+        assert_int_equal(count(graph, "Add"), 1);
+        graph_destroy(graph);
+    }
+}
+
+static void bias_and_activation_are_found_behind_a_squeeze(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(2, 3, 8, 1));
+    struct value *y = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+    struct value *bias = constant(graph, DIMS(1, 4, 1));
+    struct node *conv = y->producer;
+
+    (void)state;
+    squeeze(graph, &y, 3);
+    y = apply(graph, "Gelu", apply(graph, "Add", bias, y), NULL);
+    finish(graph, 1, &x, y);
+    run(graph, &pass_fuse_bias_plan);
+    run(graph, &pass_fuse_epilogue);
+    assert_int_equal(count(graph, NULL), 2); /* Conv, Squeeze */
+    assert_ptr_equal(conv->in[CONV_BIAS], bias);
+    assert_int_equal(node_epilogue(conv)->act, ACT_GELU_ERF);
+    graph_destroy(graph);
+}
+
+static void a_bias_behind_a_squeeze_of_the_channels_stays(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, 3, 4, 4));
+    struct value *y = apply(graph, "Conv", x, constant(graph, DIMS(4, 3, 1, 1)));
+
+    (void)state;
+    squeeze(graph, &y, 0); /* the channels are dimension 0 now; what looks like them are rows */
+    finish(graph, 1, &x, apply(graph, "Add", y, constant(graph, DIMS(1, 4, 1))));
+    run(graph, &pass_fuse_bias_plan);
+    assert_int_equal(count(graph, "Add"), 1);
+    graph_destroy(graph);
+}
+
+/* ---- rows picked by one-hot matrices ---- */
+
+static struct value *numbers(struct graph *graph, int64_t count_of, int64_t from)
+{
+    struct shape shape = shape_make(3, (int64_t[]){1, 1, count_of});
+    struct constant *made = constant_allocate(DTYPE_INT32, &shape);
+
+    assert_non_null(made);
+    for (int64_t i = 0; i < count_of; i++)
+        ((int32_t *)(uintptr_t)made->tensor.data)[i] = (int32_t)(from + i);
+    return graph_add_constant(graph, "", made);
+}
+
+/* MatMul(Cast(Equal(ids, from … from + 5)), [6,4]) */
+static struct graph *one_hot_product(const struct shape *ids_shape, int64_t from)
+{
+    struct graph *graph = graph_create();
+    struct value *ids = fed(graph, ids_shape->rank, ids_shape->dims), *equal, *cast;
+    struct node *node;
+
+    ids->dtype = DTYPE_INT32;
+    equal = apply(graph, "Equal", ids, numbers(graph, 6, from));
+    node = graph_add_node(graph, NULL, op_find("", "Cast"), "cast", 1, 1);
+    op_attrs_default(node->op, node->attrs);
+    assert_true(node_set_int(node, "to", 1));
+    node_set_input(node, 0, equal);
+    node_set_output(node, 0, graph_add_value(graph, ""));
+    assert_ok(graph_infer_node(graph, node, NULL));
+    cast = node->out[0];
+    finish(graph, 1, &ids, apply(graph, "MatMul", cast, constant(graph, DIMS(6, 4))));
+    return graph;
+}
+
+static void a_product_with_a_one_hot_matrix_picks_rows(void **state)
+{
+    const struct shape ids = shape_make(3, (int64_t[]){2, 5, 1});
+    struct graph *graph = one_hot_product(&ids, 0);
+    struct shape before = graph->out[0]->shape;
+
+    (void)state;
+    run(graph, &pass_embed);
+    assert_ptr_equal(only(graph)->op, &op_embedding);
+    assert_ptr_equal(only(graph)->in[EMBEDDING_IDS], graph->in[0]);
+    assert_ok(graph_infer_node(graph, only(graph), NULL));
+    assert_true(shape_is_equal(&graph->out[0]->shape, &before));
+    graph_destroy(graph);
+}
+
+static void what_only_looks_like_one_hot_stays_a_product(void **state)
+{
+    const struct shape ids = shape_make(3, (int64_t[]){2, 5, 1});
+    const struct shape whole = shape_make(3, (int64_t[]){2, 5, 6}); /* compared one by one */
+    const struct shape less = shape_make(2, (int64_t[]){5, 1});     /* a dimension is added */
+    struct graph *graphs[] = {one_hot_product(&ids, 1), one_hot_product(&whole, 0),
+                              one_hot_product(&less, 0)};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(graphs) / sizeof(graphs[0]); i++) {
+        run(graphs[i], &pass_embed);
+        assert_int_equal(count(graphs[i], "MatMul"), 1);
+        graph_destroy(graphs[i]);
+    }
 }
 
 /* ---- residuals and activations ---- */
@@ -294,6 +447,13 @@ int main(void)
         cmocka_unit_test(a_row_becomes_the_bias_of_a_product),
         cmocka_unit_test(what_is_no_bias_stays_an_addition),
         cmocka_unit_test(a_sum_that_others_read_keeps_its_addition),
+        cmocka_unit_test(ones_in_front_of_a_row_do_not_matter_in_a_plan),
+        cmocka_unit_test(a_bias_that_adds_a_dimension_stays),
+        cmocka_unit_test(a_bias_along_another_axis_stays),
+        cmocka_unit_test(bias_and_activation_are_found_behind_a_squeeze),
+        cmocka_unit_test(a_bias_behind_a_squeeze_of_the_channels_stays),
+        cmocka_unit_test(a_product_with_a_one_hot_matrix_picks_rows),
+        cmocka_unit_test(what_only_looks_like_one_hot_stays_a_product),
         cmocka_unit_test(a_residual_and_an_activation_are_taken_in),
         cmocka_unit_test(a_residual_behind_an_activation_says_so),
         cmocka_unit_test(of_two_convolutions_the_later_takes_the_other),

@@ -321,6 +321,25 @@ static void tanh_of_log_of_one_and_exp_is_mish(void **state)
     expect_activation(world, OP("Mul", X, OP("Tanh", log, NULL)), "Mish");
 }
 
+/* 0.5 x (1 + Erf(x / root 2)) with the 1 written as [1,1,1]; x has two dimensions. */
+static void a_number_of_more_dimensions_than_x_stays(void **state)
+{
+    struct world *world = *state;
+    const float one = 1;
+    struct value *number = make_constant(world->graph, DTYPE_FLOAT, 3, (int64_t[]){1, 1, 1}, &one);
+    struct value *erf = OP("Erf", OP("Div", X, N(1.4142135381698608)), NULL);
+
+    make_borders(world->graph, world->x, OP("Mul", OP("Mul", X, OP("Add", erf, number)), N(0.5)));
+    world->x->shape.rank = 2;
+    run_pass(world->graph, &pass_recognise_activation_plan);
+    assert_int_equal(count_ops(world->graph, "Gelu"), 0);
+    world->x->shape = shape_make(3, (int64_t[]){2, 3, 4});
+    run_pass(world->graph, &pass_recognise_activation);
+    assert_int_equal(count_ops(world->graph, "Gelu"), 0);
+    run_pass(world->graph, &pass_recognise_activation_plan);
+    assert_int_equal(count_ops(world->graph, "Gelu"), 1);
+}
+
 static void a_gelu_with_another_constant_stays(void **state)
 {
     struct world *world = *state;
@@ -815,6 +834,7 @@ int main(void)
         TEST(x_times_hard_sigmoid_of_a_fifth_stays),
         TEST(tanh_of_softplus_is_mish),
         TEST(tanh_of_log_of_one_and_exp_is_mish),
+        TEST(a_number_of_more_dimensions_than_x_stays),
         TEST(a_gelu_with_another_constant_stays),
         TEST(a_sigmoid_used_elsewhere_stays),
         TEST(factors_and_summands_per_channel_go_into_a_convolution),
