@@ -236,3 +236,105 @@ enum status folder_fold(void *arg, const struct graph *graph, const struct node 
     finish(&folding, node, status, out);
     return status;
 }
+
+/* ---- folded values that may leave memory ---- */
+
+/* A node of its own, with all that is needed to compute it again. */
+struct folded_origin {
+    struct constant_origin origin; /* source: the largest input */
+    struct folder *folder;
+    struct node node;
+    struct value output;
+    struct value *inputs; /* each with a reference to its constant */
+};
+
+static enum status compute_again(const struct constant_origin *origin, void *to)
+{
+    const struct folded_origin *folded = (const struct folded_origin *)origin;
+    struct constant *made = NULL;
+    struct error ignored = {0};
+
+    TRY(folder_fold(folded->folder, NULL, &folded->node, &made, &ignored));
+    memcpy(to, made->tensor.data, tensor_bytes(&made->tensor));
+    constant_unref(made);
+    return STATUS_OK;
+}
+
+static void release_folded(struct constant_origin *origin)
+{
+    struct folded_origin *folded = (struct folded_origin *)origin;
+
+    for (size_t i = 0; folded->inputs != NULL && i < folded->node.inputs; i++)
+        constant_unref(folded->inputs[i].constant);
+    free(folded->inputs);
+    free(folded->node.in);
+    free(folded->node.out);
+    free(folded->node.attrs);
+    free(folded);
+}
+
+static bool copy_node(struct folded_origin *folded, const struct node *node)
+{
+    struct node *copy = &folded->node;
+
+    *copy = (struct node){.op = node->op, .name = "a folded constant", .outputs = 1};
+    copy->in = calloc(node->inputs + 1, sizeof(*copy->in));
+    copy->out = calloc(1, sizeof(*copy->out));
+    copy->attrs = malloc(node->op->attrs_size + 1);
+    folded->inputs = calloc(node->inputs + 1, sizeof(*folded->inputs));
+    if (copy->in == NULL || copy->out == NULL || copy->attrs == NULL || folded->inputs == NULL)
+        return false;
+    if (node->attrs != NULL)
+        memcpy(copy->attrs, node->attrs, node->op->attrs_size);
+    copy->inputs = node->inputs;
+    for (size_t i = 0; i < node->inputs; i++) {
+        if (node->in[i] == NULL)
+            continue;
+        folded->inputs[i] = *node->in[i];
+        copy->in[i] = &folded->inputs[i];
+        if (copy->in[i]->constant != NULL)
+            (void)constant_ref(copy->in[i]->constant);
+    }
+    folded->output = *node->out[0];
+    folded->output.constant = NULL;
+    copy->out[0] = &folded->output;
+    return true;
+}
+
+static struct constant *largest_input(const struct node *node)
+{
+    struct constant *largest = NULL;
+
+    for (size_t i = 0; i < node->inputs; i++) {
+        struct constant *constant = node->in[i] != NULL ? node->in[i]->constant : NULL;
+
+        if (constant != NULL &&
+            (largest == NULL || tensor_bytes(&constant->tensor) > tensor_bytes(&largest->tensor)))
+            largest = constant;
+    }
+    return largest;
+}
+
+enum status folder_fold_model(void *arg, const struct graph *graph, const struct node *node,
+                              struct constant **out, struct error *err)
+{
+    struct folded_origin *folded;
+
+    TRY(folder_fold(arg, graph, node, out, err));
+    if (node->outputs != 1 || node->out[0]->shape_bound ||
+        tensor_bytes(&out[0]->tensor) < DROP_BYTES_MIN)
+        return STATUS_OK;
+    folded = calloc(1, sizeof(*folded));
+    if (folded == NULL)
+        return STATUS_OK; /* it just stays in memory */
+    folded->folder = arg;
+    folded->origin.restore = compute_again;
+    folded->origin.release = release_folded;
+    if (!copy_node(folded, node)) {
+        release_folded(&folded->origin);
+        return STATUS_OK;
+    }
+    folded->origin.source = largest_input(&folded->node);
+    out[0]->origin = &folded->origin;
+    return STATUS_OK;
+}

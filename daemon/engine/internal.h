@@ -34,6 +34,10 @@ enum status folder_create(struct folder **out_folder, struct error *err);
 void folder_destroy(struct folder *folder); /* NULL is fine */
 enum status folder_fold(void *folder, const struct graph *graph, const struct node *node,
                         struct constant **out, struct error *err); /* a pass_fold_fn */
+/* The same for a node that lives as long as the network: large results may leave memory and are
+ * computed again when they are needed (constant_drop). */
+enum status folder_fold_model(void *folder, const struct graph *graph, const struct node *node,
+                              struct constant **out, struct error *err);
 
 /* A graph whose input shapes may vary, and what plans of it look like to others. */
 struct program {

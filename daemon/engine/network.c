@@ -181,7 +181,7 @@ static enum status check_kernels(struct network *network, const struct graph *gr
 
 static enum status run_model_passes(struct network *network, struct error *err)
 {
-    const struct pass_context context = {.fold = network->folder != NULL ? folder_fold : NULL,
+    const struct pass_context context = {.fold = network->folder != NULL ? folder_fold_model : NULL,
                                          .fold_arg = network->folder};
 
     return pass_run_all(network->programs->graph, PASS_MODEL, &context, err);

@@ -106,17 +106,22 @@ static void drop_pages(const struct tensor *tensor)
         (void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
-void constant_drop(struct constant *constant)
+/* What it was computed from, when nobody else holds that. */
+static void drop_source(const struct constant *constant)
 {
     struct constant *source = constant->origin != NULL ? constant->origin->source : NULL;
 
+    if (source != NULL && atomic_load_explicit(&source->references, memory_order_relaxed) == 1)
+        constant_drop(source);
+}
+
+void constant_drop(struct constant *constant)
+{
     if (constant->mapped)
         drop_pages(&constant->tensor);
     else if (constant->origin != NULL && constant->release == free_elements)
         free_elements(constant);
-    /* What it was computed from, when nobody else holds that. */
-    if (source != NULL && atomic_load_explicit(&source->references, memory_order_relaxed) == 1)
-        constant_drop(source);
+    drop_source(constant);
 }
 
 enum status constant_restore(struct constant *constant)
@@ -136,5 +141,6 @@ enum status constant_restore(struct constant *constant)
         free_elements(constant);
         return STATUS_IO;
     }
+    drop_source(constant);
     return STATUS_OK;
 }
