@@ -51,6 +51,7 @@ struct repository {
     struct message stop;
     atomic_bool settled;
     _Atomic size_t leaving; /* models retired and not gone yet */
+    _Atomic uint64_t loads_ok, loads_failed;
     pthread_mutex_t lock;
     /* under lock */
     size_t entries, room;

@@ -155,6 +155,11 @@ static void set_reason(struct repository *repository, const char *name, const ch
     pthread_mutex_unlock(&repository->lock);
 }
 
+static void count_load(struct repository *repository, enum status status)
+{
+    atomic_fetch_add(status == STATUS_OK ? &repository->loads_ok : &repository->loads_failed, 1);
+}
+
 static enum status begin_version(struct repository *repository, struct entry *entry,
                                  int64_t version, struct error *err)
 {
@@ -217,6 +222,7 @@ static enum status load_version(struct repository *repository, struct entry *ent
     /* What its probes made the lanes grow to was for large batches that may never come. */
     (void)batcher_trim(context->batcher, cached);
     host_trim();
+    count_load(repository, status);
     if (status != STATUS_OK) {
         note_failure(repository, entry, context->version, err);
         loader_notify(repository);
@@ -365,6 +371,7 @@ static enum status load_with_config(struct repository *repository, struct entry 
         status = load_versions(repository, entry, &context, versions, count, err);
         retire_unwanted(repository, entry, config, versions, count);
     } else {
+        count_load(repository, status);
         set_reason(repository, entry->name, err->text);
     }
     free(versions);
@@ -397,6 +404,7 @@ enum status loader_load(struct repository *repository, const char *name, const c
     entry->loaded_signature = entry->seen_signature = folder_signature(folder);
     status = model_config_read(folder, name, config_json, &config, &given, err);
     if (status != STATUS_OK) {
+        count_load(repository, status);
         set_reason(repository, name, err->text);
         log_error("model '%s' is not loaded: %s", name, err->text);
         loader_notify(repository);

@@ -241,6 +241,12 @@ bool repository_is_settled(struct repository *repository)
     return atomic_load(&repository->settled);
 }
 
+struct load_counts repository_load_counts(struct repository *repository)
+{
+    return (struct load_counts){.ok = atomic_load(&repository->loads_ok),
+                                .failed = atomic_load(&repository->loads_failed)};
+}
+
 static bool entry_is_ready(const struct entry *entry)
 {
     if (entry->reason[0] != '\0')

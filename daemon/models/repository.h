@@ -49,6 +49,13 @@ bool repository_is_ready(struct repository *repository, bool strict);
 /* Called (on the loader thread) whenever a model's state changed. */
 void repository_on_change(struct repository *repository, void (*changed)(void *arg), void *arg);
 
+/* Loads of versions since the start, by how they ended; a model that fails before its versions are
+ * known counts as one. */
+struct load_counts {
+    uint64_t ok, failed;
+};
+struct load_counts repository_load_counts(struct repository *repository);
+
 /* ---- lookups (I/O threads) ---- */
 
 /* version "": the newest ready one.  STATUS_NOT_FOUND "Request for unknown model: 'm' is not

@@ -234,6 +234,32 @@ static bool can_ever_fit(struct call *call)
     return call->body.size + 2 * BODY_ALIGN <= stats.limit_bytes;
 }
 
+/* Waiting for host memory ends a tenth before the client's deadline: an answer in time says why,
+ * one at the deadline would not be read.  A deadline of our own may be used up. */
+static enum status shorten_deadline(struct call *call)
+{
+    const struct call *owner = call->stream != NULL ? call->stream : call;
+    bool is_clients = owner->deadline_slot != SIZE_MAX;
+    int64_t now_us = call->server->turn_us, left_us = call->deadline_us - now_us;
+
+    if (is_clients && left_us > 0) {
+        deadlines_remove(call->server, call);
+        call->own_deadline_us = call->deadline_us;
+        call->deadline_us = now_us + left_us / 10 * 9;
+    }
+    return deadlines_add(call->server, call);
+}
+
+static enum status restore_deadline(struct call *call)
+{
+    if (call->own_deadline_us == 0)
+        return STATUS_OK;
+    deadlines_remove(call->server, call);
+    call->deadline_us = call->own_deadline_us;
+    call->own_deadline_us = 0;
+    return deadlines_add(call->server, call);
+}
+
 void call_admit(struct call *call, size_t size)
 {
     struct server *server = call->server;
@@ -257,7 +283,7 @@ void call_admit(struct call *call, size_t size)
     }
     call->body.state = BODY_WAITING;
     list_append(&server->waiting, &call->waiting);
-    if (deadlines_add(server, call) != STATUS_OK)
+    if (shorten_deadline(call) != STATUS_OK)
         refuse_body(call, "cannot wait");
 }
 
@@ -295,7 +321,9 @@ void server_retry_waiting(struct server *server)
         if (!take_body(call))
             return; /* in order: a small one may not overtake a large one for ever */
         list_remove(&call->waiting);
-        if (call->connection != NULL)
+        if (restore_deadline(call) != STATUS_OK)
+            refuse_body(call, "cannot wait");
+        else if (call->connection != NULL)
             call->connection->protocol->admitted(call);
     }
 }

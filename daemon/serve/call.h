@@ -96,11 +96,12 @@ struct call {
     enum coding coding;                 /* of the request: grpc-encoding or Content-Encoding */
     bool accepts_gzip, accepts_deflate; /* REST */
     bool has_json_size;
-    uint64_t json_size;   /* REST: Inference-Header-Content-Length */
-    int64_t deadline_us;  /* CLOCK_NEVER: none */
-    size_t deadline_slot; /* in server->deadlines; SIZE_MAX: not there */
-    int64_t progress_us;  /* when bytes last moved */
-    size_t sent;          /* of the reply, prefix included */
+    uint64_t json_size;      /* REST: Inference-Header-Content-Length */
+    int64_t deadline_us;     /* CLOCK_NEVER: none */
+    int64_t own_deadline_us; /* the client's, while deadline_us is an earlier one; 0: it is not */
+    size_t deadline_slot;    /* in server->deadlines; SIZE_MAX: not there */
+    int64_t progress_us;     /* when bytes last moved */
+    size_t sent;             /* of the reply, prefix included */
 
     struct body body;
     struct reply reply;

@@ -221,6 +221,13 @@ class HostMemory(Case):
         text = self.fails(grpc.StatusCode.RESOURCE_EXHAUSTED,
                           lambda: unary(self.channel, INFER, request(raw=raw), timeout=None))
         self.assertIn("HostLimit", text)
+        # With a deadline of its own the client learns the reason too: the answer comes before it.
+        text = self.fails(grpc.StatusCode.RESOURCE_EXHAUSTED,
+                          lambda: unary(self.channel, INFER, request(raw=raw), timeout=3))
+        self.assertIn("did not fit within its deadline", text)
+        text = self.fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: list(stream(
+            self.channel, STREAM, iter([request(raw=raw)]), timeout=3, metadata=[("triton_grpc_error", "true")])))
+        self.assertIn("did not fit within its deadline", text)
         self.assertTrue(unary(self.channel, INFER, request()))  # small ones still go through
         holder.cancel()
         self.assertTrue(unary(self.channel, INFER, request(raw=raw)).endswith(raw))

@@ -124,6 +124,8 @@ static void a_failed_load_leaves_no_byte_and_its_reason(void **state)
     assert_true(find_row("sequence", "", &info));
     assert_non_null(strstr(info.reason, "'sequence_batching'"));
     assert_int_equal(weight_bytes(), 0);
+    assert_int_equal(repository_load_counts(bench.repository).ok, 0);
+    assert_int_equal(repository_load_counts(bench.repository).failed, 4);
     assert_int_equal(repository_find(bench.repository, "bad", "1", &found, &err),
                      STATUS_UNAVAILABLE);
     assert_string_equal(err.text,

@@ -123,6 +123,8 @@ static void rest_calls_survive_every_failing_allocation(void **state)
     survives_text("GET /sluice/v1/memory HTTP/1.1\r\nHost: x\r\n\r\n", "watermarks");
     survives_text("GET /sluice/v1/models HTTP/1.1\r\nHost: x\r\n\r\n", "batching");
     survives_text("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "sluice_memory_bytes");
+    survives_text("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+                  "sluice_model_loads_total{outcome=\"failed\"} 1");
     (void)snprintf(
         request, sizeof(request),
         "POST /v2/models/ident/infer HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s",

@@ -159,6 +159,15 @@ static void write_models(FILE *to, struct server *server)
     }
 }
 
+static void write_loads(FILE *to, struct server *server)
+{
+    struct load_counts loads = repository_load_counts(server->repository);
+
+    metrics_write_head(to, METRIC_MODEL_LOADS_TOTAL);
+    write_labelled(to, METRIC_MODEL_LOADS_TOTAL, "outcome", "ok", (double)loads.ok);
+    write_labelled(to, METRIC_MODEL_LOADS_TOTAL, "outcome", "failed", (double)loads.failed);
+}
+
 static void write_process(FILE *to, struct server *server)
 {
     double age = (double)(clock_now_us() - server->started_us) / 1e6;
@@ -184,6 +193,7 @@ void run_metrics(struct call *call)
     }
     write_memory(to, call->server);
     write_models(to, call->server);
+    write_loads(to, call->server);
     write_process(to, call->server);
     if (fclose(to) == 0 && (copy = arena_copy(&call->request.arena, text, size)) != NULL)
         call_reply_text(call, "text/plain; version=0.0.4; charset=utf-8", copy, size);
