@@ -4,6 +4,7 @@
 #include "ops/window.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 const char *const window_auto_pad_words[] = {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID", NULL};
 
@@ -180,4 +181,33 @@ enum status window_resolve_transposed(const struct window_attrs *attrs, const st
             attrs, extra[i], output_shape->values != NULL ? &wanted[i] : NULL, i, &window, err));
     *out_window = window;
     return STATUS_OK;
+}
+
+static bool last_is_narrow(const struct window *window)
+{
+    const size_t last = window->spatial - 1;
+
+    return window->in[last] == 1 && window->out[last] == 1 && window->kernel[last] == 1 &&
+           window->pad_begin[last] == 0;
+}
+
+static void turn(int64_t *list, size_t count)
+{
+    const int64_t last = list[count - 1];
+
+    memmove(list + 1, list, (count - 1) * sizeof(*list));
+    list[0] = last;
+}
+
+void window_turn_narrow(struct window *window)
+{
+    for (size_t i = 1; i < window->spatial && last_is_narrow(window); i++) {
+        turn(window->in, window->spatial);
+        turn(window->out, window->spatial);
+        turn(window->kernel, window->spatial);
+        turn(window->stride, window->spatial);
+        turn(window->dilation, window->spatial);
+        turn(window->pad_begin, window->spatial);
+        turn(window->pad_end, window->spatial);
+    }
 }

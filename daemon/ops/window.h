@@ -56,4 +56,9 @@ MUST_CHECK enum status window_resolve_transposed(const struct window_attrs *attr
                                                  const struct ints *output_shape,
                                                  struct window *out_window, struct error *err);
 
+/* Moves trailing dimensions of one cell (in, out and kernel, no padding before) to the front: the
+ * same windows over the same addresses, and rows of more than one cell for kernels that go along
+ * them. */
+void window_turn_narrow(struct window *window);
+
 #endif

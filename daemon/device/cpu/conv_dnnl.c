@@ -22,8 +22,11 @@ static bool resolve(const struct kernel_call *call, bool transposed,
 {
     const struct shape *x = &call->in[CONV_X]->shape, *w = &call->in[CONV_W]->shape;
 
-    return (transposed ? conv_transpose_resolve(call->attrs, x, w, out_geometry, NULL)
-                       : conv_resolve(call->attrs, x, w, out_geometry, NULL)) == STATUS_OK;
+    if ((transposed ? conv_transpose_resolve(call->attrs, x, w, out_geometry, NULL)
+                    : conv_resolve(call->attrs, x, w, out_geometry, NULL)) != STATUS_OK)
+        return false;
+    window_turn_narrow(&out_geometry->window);
+    return true;
 }
 
 static const char *refuses_layout(const struct kernel_call *call, const struct conv_geometry *g)

@@ -290,10 +290,13 @@ static enum status resolve(const struct kernel_call *call, struct state *s, stru
 
     if (s->transposed) {
         s->epilogue = ((const struct conv_transpose_attrs *)call->attrs)->epilogue;
-        return conv_transpose_resolve(call->attrs, x, w, &s->geometry, err);
+        TRY(conv_transpose_resolve(call->attrs, x, w, &s->geometry, err));
+    } else {
+        s->epilogue = ((const struct conv_attrs *)call->attrs)->epilogue;
+        TRY(conv_resolve(call->attrs, x, w, &s->geometry, err));
     }
-    s->epilogue = ((const struct conv_attrs *)call->attrs)->epilogue;
-    return conv_resolve(call->attrs, x, w, &s->geometry, err);
+    window_turn_narrow(&s->geometry.window);
+    return STATUS_OK;
 }
 
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)

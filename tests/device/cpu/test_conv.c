@@ -315,6 +315,39 @@ static void one_and_three_dimensions_are_right(void **state)
     op_test_run(tester, &test);
 }
 
+static void columns_of_one_cell_are_right(void **state)
+{
+    static const int64_t ones[] = {1, 1, 1};
+    int64_t pads[] = {2, 0, 1, 0}, deep[] = {1, 0, 0, 1, 0, 0}, strides[] = {2, 3};
+    struct conv_attrs attrs = {.group = 1};
+    struct op_test test = {.op = "Conv",
+                           .attrs = &attrs,
+                           .inputs = 3,
+                           .in = {{DTYPE_FLOAT, SHAPE(2, 20, 37, 1)},
+                                  {DTYPE_FLOAT, SHAPE(33, 20, 5, 1), .constant = true},
+                                  {DTYPE_FLOAT, SHAPE(33), .constant = true}},
+                           .reference = reference_conv,
+                           .relative = 1e-5,
+                           .absolute = 1.5e-4,
+                           .rows = true};
+
+    (void)state;
+    for (size_t group = 0; group < 2; group++) { /* blocked, then plain: 5 channels a group */
+        attrs.group = group == 0 ? 1 : 4;
+        test.in[1].shape.dims[0] = test.in[2].shape.dims[0] = group == 0 ? 33 : 36;
+        test.in[1].shape.dims[1] = 20 / attrs.group;
+        attrs.window = (struct window_attrs){0};
+        op_test_run(tester, &test);
+        attrs.window = (struct window_attrs){.pads = {4, pads}, .strides = {2, strides}};
+        op_test_run(tester, &test);
+    }
+    attrs = (struct conv_attrs){.group = 1, .window = {.pads = {6, deep}, .strides = {3, ones}}};
+    test.in[0].shape = (struct shape)SHAPE(2, 20, 9, 1, 1);
+    test.in[1].shape = (struct shape)SHAPE(33, 20, 3, 1, 1);
+    test.in[2].shape.dims[0] = 33;
+    op_test_run(tester, &test);
+}
+
 static void computed_weights_and_other_types_are_right(void **state)
 {
     static const enum dtype types[] = {DTYPE_FLOAT, DTYPE_DOUBLE, DTYPE_FLOAT16, DTYPE_BFLOAT16};
@@ -407,6 +440,7 @@ int main(void)
         cmocka_unit_test(no_transposed_geometry_falls_to_reference_code),
         cmocka_unit_test(every_activation_and_residual_is_right),
         cmocka_unit_test(one_and_three_dimensions_are_right),
+        cmocka_unit_test(columns_of_one_cell_are_right),
         cmocka_unit_test(computed_weights_and_other_types_are_right),
         cmocka_unit_test(transposed_convolutions_are_right),
         cmocka_unit_test(reorders_keep_every_element),
