@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "solo.h"
@@ -196,6 +197,7 @@ struct bench {
     struct run_buffer *bound; /* as bound first: place may change run.out */
     int64_t *times_ns;
     size_t rounds;
+    int64_t cpu_ns; /* of all threads, over all rounds */
 };
 
 static enum status round_once(struct bench *bench, int64_t *out_ns, struct error *err)
@@ -208,16 +210,26 @@ static enum status round_once(struct bench *bench, int64_t *out_ns, struct error
     return STATUS_OK;
 }
 
+static int64_t cpu_now_ns(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
+
 static enum status measure(struct bench *bench, struct error *err)
 {
     int64_t end = clock_now_ns() + (int64_t)(bench->options->seconds * 1e9), ignored;
 
     for (int i = 0; i < 2; i++)
         TRY(round_once(bench, &ignored, err)); /* warm: pages, threads */
+    bench->cpu_ns = cpu_now_ns();
     while (bench->rounds < MAX_ROUNDS && (bench->rounds < 5 || clock_now_ns() < end)) {
         TRY(round_once(bench, &bench->times_ns[bench->rounds], err));
         bench->rounds++;
     }
+    bench->cpu_ns = cpu_now_ns() - bench->cpu_ns;
     qsort(bench->times_ns, bench->rounds, sizeof(*bench->times_ns), by_time);
     return STATUS_OK;
 }
@@ -230,11 +242,13 @@ static void report(const struct bench *bench)
     plan_read(bench->plan, &facts);
     if (bench->options->profile || bench->options->explain)
         plan_explain(bench->plan, stderr, false);
-    printf("{\"median_ms\": %.4f, \"min_ms\": %.4f, \"peak_bytes\": %" PRIu64
+    printf("{\"median_ms\": %.4f, \"min_ms\": %.4f, \"cpu_ms\": %.4f, \"peak_bytes\": %" PRIu64
            ", \"lower_bound_bytes\": %" PRIu64
            ", \"rounds\": %zu, \"steps\": %u, \"resident_bytes\": %zu}\n",
-           median, (double)bench->times_ns[0] / 1e6, facts.peak_bytes, facts.lower_bound_bytes,
-           bench->rounds, facts.steps, network_resident_bytes(bench->solo->network));
+           median, (double)bench->times_ns[0] / 1e6,
+           (double)bench->cpu_ns / 1e6 / (double)bench->rounds, facts.peak_bytes,
+           facts.lower_bound_bytes, bench->rounds, facts.steps,
+           network_resident_bytes(bench->solo->network));
 }
 
 static enum status run_bench(struct bench *bench, struct error *err)
