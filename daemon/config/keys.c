@@ -44,7 +44,7 @@ static unsigned edit_distance(const char *a, const char *b)
 
     for (size_t j = 0; j <= columns; j++)
         row[j] = (unsigned)j;
-    for (size_t i = 0; a[i] != '\0' && i < LONGEST_WORD; i++) {
+    for (size_t i = 0; i < LONGEST_WORD && a[i] != '\0'; i++) {
         unsigned diagonal = row[0];
 
         row[0] = (unsigned)i + 1;

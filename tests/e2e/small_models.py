@@ -20,7 +20,7 @@ def times(factor, columns=4):
                   {"k": np.array(factor, np.float32)})
 
 
-def slow(layers=96, width=1024):
+def slow(layers=48, width=512):
     """A chain of products with one weight: 2 * width * width * layers operations a row."""
     nodes, value = [], "x"
     for i in range(layers):

@@ -21,8 +21,8 @@ except ImportError as error:
     harness.need_packages(error)
 
 PROGRAM = None
-WIDTH = 1024
-MOST_ROWS = 256
+WIDTH = 512
+MOST_ROWS = 2048
 
 
 class Case(unittest.TestCase):
@@ -100,9 +100,9 @@ class Slow(Case):
     @staticmethod
     def make_models(folder):
         small_models.write(folder, "double", small_models.times(2), "max_batch_size: 8")
-        small_models.write(folder, "slow", small_models.slow(width=WIDTH), "max_batch_size: 256")
-        small_models.write(folder, "queued", small_models.slow(width=WIDTH, layers=32), """
-            max_batch_size: 256
+        small_models.write(folder, "slow", small_models.slow(width=WIDTH), "max_batch_size: 2048")
+        small_models.write(folder, "queued", small_models.slow(width=WIDTH, layers=16), """
+            max_batch_size: 2048
             dynamic_batching { default_queue_policy { max_queue_size: 2 allow_timeout_override: true } }""")
 
     @classmethod
@@ -230,7 +230,7 @@ class Slow(Case):
 class Drain(Case):
     @staticmethod
     def make_models(folder):
-        small_models.write(folder, "slow", small_models.slow(width=WIDTH), "max_batch_size: 256")
+        small_models.write(folder, "slow", small_models.slow(width=WIDTH), "max_batch_size: 2048")
 
     def test_work_in_flight_is_answered_before_the_end(self):
         answers = []

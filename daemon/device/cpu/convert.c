@@ -6,7 +6,8 @@
 /* Defined for every value, NaN included. */
 static int64_t whole(double value)
 {
-    return value >= -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
+    return value >= -9223372036854775808.0 && value < 9223372036854775808.0 ? (int64_t)value
+                                                                            : INT64_MIN;
 }
 
 static uint64_t whole_unsigned(double value)

@@ -585,7 +585,7 @@ static enum status reorder_weights(const struct onednn_conv *conv, void *from, v
     dnnl_memory_t source = NULL, target = NULL;
     dnnl_primitive_desc_t primitive_desc = NULL;
     dnnl_primitive_t primitive = NULL;
-    dnnl_dims_t dims;
+    dnnl_dims_t dims = {0};
     int rank = weight_dims(conv, dims);
     bool ok =
         dnnl.memory_desc_init_by_tag(&desc, rank, dims, dnnl_f32, tags[rank - 3]) == dnnl_success &&

@@ -2,11 +2,11 @@
 #include <math.h>
 
 #include "device/cpu/cpu.h"
-#include "tensor/element.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"
 #include "ops/lrn.h"
 #include "ops/pool.h"
+#include "tensor/element.h"
 
 struct job {
     const struct kernel_call *call;
@@ -32,7 +32,7 @@ static void put(const struct job *job, int64_t plane, int64_t place, double valu
 /* Row-major cell number as storage_order 1 counts it: the first spatial dimension runs fastest. */
 static int64_t column_major(const struct window *w, int64_t cell)
 {
-    int64_t index = 0, place[WINDOW_MAX_RANK];
+    int64_t index = 0, place[WINDOW_MAX_RANK] = {0};
 
     for (size_t i = w->spatial; i-- > 0; cell /= w->in[i])
         place[i] = cell % w->in[i];

@@ -351,7 +351,8 @@ static int64_t whole_result(const struct reduce_state *state, const struct total
     if (!is_real(state->way))
         return (int64_t)total->whole;
     real = finish(state, total->real, shift);
-    return real >= -0x1p63 && real < 0x1p63 ? (int64_t)real : INT64_MIN;
+    return real >= -9223372036854775808.0 && real < 9223372036854775808.0 ? (int64_t)real
+                                                                          : INT64_MIN;
 }
 #define WHOLE(type) (type) whole_result(state, &total, shift)
 
