@@ -1,8 +1,8 @@
-/* Products of small integers: C = A B in 32 bits, A and B as 16-bit differences to their zero
- * points.
+/* Products of bytes: C = (A - its zero point) (B - its zero points) in 32 bits, exact.
  *
- * Two steps of k at a time, as the multiply-add instructions want them: B is packed as
- * [k / 2][n, padded to panels][2]. */
+ * Two ways.  Pairs: 16-bit differences, two steps of k at a time, on every machine.  Quads: the
+ * bytes themselves, unsigned times signed, four steps at a time (AVX-512 VNNI); what the zero
+ * points take away is taken from the sums, whose parts are packed with them. */
 #ifndef DEVICE_CPU_INT_GEMM_H
 #define DEVICE_CPU_INT_GEMM_H
 
@@ -11,22 +11,38 @@
 
 #include "device/cpu/cpu.h"
 
-enum { INT_PANEL = 32 }; /* columns */
-
-size_t int_gemm_packed_bytes(int64_t k, int64_t n);
-/* b is [k][n] of `dtype` (INT8 or UINT8); zero: one number or one for each column, of the same
- * type; NULL: zero. */
-void int_gemm_pack(enum dtype dtype, int64_t k, int64_t n, const void *b, const void *zero,
-                   bool zero_per_column, int16_t *packed);
-/* One row of A as pairs, room for k + 1 rounded up to 2. */
-void int_gemm_pack_row(enum dtype dtype, int64_t k, const void *a, int32_t zero, int16_t *row);
+/* B [k][n] as it lies: element (i, j) at i * row_stride + j * column_stride. */
+struct int_matrix {
+    enum dtype dtype; /* INT8 or UINT8 */
+    const void *data;
+    int64_t row_stride, column_stride;
+    const void *zero; /* one number or one for each column, of the same type; NULL: zero */
+    bool zero_per_column;
+};
 
 struct int_gemm_ops {
-    /* c[rows][n] (ldc apart) = rows of pairs (lda apart, in numbers) times packed */
-    void (*run)(int64_t rows, int64_t k, int64_t n, const int16_t *a, int64_t lda,
-                const int16_t *packed, int32_t *c, int64_t ldc);
+    const char *form; /* for formats and notes: "pairs", "quads" */
+    size_t (*packed_bytes)(int64_t k, int64_t n);
+    void (*pack)(int64_t k, int64_t n, const struct int_matrix *b, void *packed);
+    size_t (*row_bytes)(int64_t k); /* from one packed row of A to the next */
+    void (*pack_row)(enum dtype dtype, int64_t k, const void *a, int32_t zero, void *row);
+    /* c[rows][n] (ldc apart) = packed rows times packed B */
+    void (*run)(int64_t rows, int64_t k, int64_t n, const void *rows_of_a, const void *packed,
+                int32_t *c, int64_t ldc);
 };
 
 const struct int_gemm_ops *int_gemm_ops_for(enum cpu_isa isa);
+
+/* Parts of the tables: pairs are packed alike on every machine. */
+enum { INT_PANEL = 32 }; /* columns */
+size_t int_pairs_packed_bytes(int64_t k, int64_t n);
+void int_pairs_pack(int64_t k, int64_t n, const struct int_matrix *b, void *packed);
+size_t int_pairs_row_bytes(int64_t k);
+void int_pairs_pack_row(enum dtype dtype, int64_t k, const void *a, int32_t zero, void *row);
+
+static inline int32_t int_byte_at(enum dtype dtype, const void *data, int64_t index)
+{
+    return dtype == DTYPE_INT8 ? ((const int8_t *)data)[index] : ((const uint8_t *)data)[index];
+}
 
 #endif

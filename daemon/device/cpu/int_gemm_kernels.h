@@ -70,9 +70,11 @@ static void rows_of_strip(int64_t rows, int64_t pairs, const int16_t *a, int64_t
     }
 }
 
-static void run(int64_t rows, int64_t k, int64_t n, const int16_t *a, int64_t lda,
-                const int16_t *packed, int32_t *c, int64_t ldc)
+static void run(int64_t rows, int64_t k, int64_t n, const void *rows_of_a, const void *packed_b,
+                int32_t *c, int64_t ldc)
 {
+    const int16_t *a = rows_of_a, *packed = packed_b;
+    const int64_t lda = (k + 1) / 2 * 2;
     const int64_t pairs = (k + 1) / 2;
     int32_t out[ROWS][COLUMNS];
 
@@ -90,4 +92,9 @@ static void run(int64_t rows, int64_t k, int64_t n, const int16_t *a, int64_t ld
     }
 }
 
-const struct int_gemm_ops SIMD_NAME(int_gemm_ops) = {.run = run};
+const struct int_gemm_ops SIMD_NAME(int_gemm_ops) = {.form = "pairs",
+                                                     .packed_bytes = int_pairs_packed_bytes,
+                                                     .pack = int_pairs_pack,
+                                                     .row_bytes = int_pairs_row_bytes,
+                                                     .pack_row = int_pairs_pack_row,
+                                                     .run = run};

@@ -4,26 +4,27 @@
 #include <stdlib.h>
 
 #include "device/cpu/constant.h"
-#include "tensor/element.h"
 #include "device/cpu/int_gemm.h"
 #include "device/cpu/team.h"
 #include "ops/quantized.h"
+#include "tensor/element.h"
 
 /* Input numbers of both operators. */
 struct places {
     size_t b, a_zero, b_zero;
 };
 
-enum { GROUP = 16 }; /* rows of A at a time */
+enum { GROUP = 24 }; /* rows of A at a time */
 
 struct state {
     struct matmul_geometry geometry;
     struct places places;
     const struct int_gemm_ops *ops;
     bool is_qlinear;
-    const int16_t *packed; /* NULL: B is packed in each run */
+    const char *packed; /* NULL: B is packed in each run */
     int64_t b_matrices;
-    size_t b_numbers;    /* of a packed matrix */
+    size_t b_bytes;      /* of a packed matrix */
+    size_t row_bytes;    /* of a packed row of A */
     size_t member_bytes; /* scratch: rows of A, and of 32-bit sums */
 };
 
@@ -33,19 +34,25 @@ static bool per_column(const struct operand *zero)
 }
 
 static void pack_b(const struct state *s, const struct kernel_call *call, const void *b,
-                   const void *zero, int16_t *packed)
+                   const void *zero, char *packed)
 {
     const struct matmul_geometry *g = &s->geometry;
-    const struct operand *zeros = kernel_input(call, s->places.b_zero);
+    struct int_matrix matrix = {.dtype = call->in[s->places.b]->dtype,
+                                .row_stride = g->n,
+                                .column_stride = 1,
+                                .zero = zero,
+                                .zero_per_column =
+                                    per_column(kernel_input(call, s->places.b_zero))};
 
-    for (int64_t i = 0; i < s->b_matrices; i++)
-        int_gemm_pack(call->in[s->places.b]->dtype, g->k, g->n, (const char *)b + i * g->k * g->n,
-                      zero, per_column(zeros), packed + (size_t)i * s->b_numbers);
+    for (int64_t i = 0; i < s->b_matrices; i++) {
+        matrix.data = (const char *)b + i * g->k * g->n;
+        s->ops->pack(g->k, g->n, &matrix, packed + (size_t)i * s->b_bytes);
+    }
 }
 
 static size_t packed_bytes(const struct state *s)
 {
-    return (size_t)s->b_matrices * s->b_numbers * sizeof(int16_t);
+    return (size_t)s->b_matrices * s->b_bytes;
 }
 
 static enum status share_b(struct kernel_prepare *prepare, struct state *s)
@@ -59,7 +66,8 @@ static enum status share_b(struct kernel_prepare *prepare, struct state *s)
 
     if (b->constant == NULL || (zero != NULL && zero->constant == NULL))
         return STATUS_OK;
-    snprintf(format, sizeof(format), "pairs minus %p", zero != NULL ? zero->constant_key : NULL);
+    snprintf(format, sizeof(format), "%s minus %p", s->ops->form,
+             zero != NULL ? zero->constant_key : NULL);
     TRY(weights_share(prepare->weights, b->constant_key, format, packed_bytes(s), &packed,
                       &is_new));
     if (is_new)
@@ -85,10 +93,10 @@ static enum status prepare(struct kernel_prepare *prepare, const struct places *
         s->is_qlinear = is_qlinear;
         s->ops = int_gemm_ops_for(cpu_isa_of(call->device));
         s->b_matrices = b->rank > 2 ? shape_product(b, 0, b->rank - 2) : 1;
-        s->b_numbers = int_gemm_packed_bytes(s->geometry.k, s->geometry.n) / sizeof(int16_t);
-        s->member_bytes = ((size_t)GROUP * (size_t)(s->geometry.k + 2) * sizeof(int16_t) +
-                           (size_t)GROUP * (size_t)s->geometry.n * sizeof(int32_t) + 63) /
-                          64 * 64;
+        s->b_bytes = s->ops->packed_bytes(s->geometry.k, s->geometry.n);
+        s->row_bytes = s->ops->row_bytes(s->geometry.k);
+        s->member_bytes =
+            (GROUP * (s->row_bytes + (size_t)s->geometry.n * sizeof(int32_t)) + 63) / 64 * 64;
         status = share_b(prepare, s);
     }
     if (status != STATUS_OK) {
@@ -96,6 +104,7 @@ static enum status prepare(struct kernel_prepare *prepare, const struct places *
         return error_set(err, status, "no memory for packed weights");
     }
     prepare->state = s;
+    snprintf(prepare->note, sizeof(prepare->note), "%s", s->ops->form);
     prepare->scratch_bytes = s->member_bytes * call->threads +
                              (s->packed == NULL ? (packed_bytes(s) + 63) / 64 * 64 : 0);
     return STATUS_OK;
@@ -120,7 +129,7 @@ struct job {
     const struct state *state;
     const struct kernel_call *call;
     const struct kernel_run *run;
-    const int16_t *packed;
+    const char *packed;
     char *scratch; /* of the members */
 };
 
@@ -158,18 +167,18 @@ static void run_rows(const struct job *job, int64_t index, int64_t row, int64_t 
     const struct state *s = job->state;
     const struct matmul_geometry *g = &s->geometry;
     const struct operand *a = job->call->in[0], *b = job->call->in[s->places.b];
-    const int64_t lda = g->k + g->k % 2;
     const int64_t matrix = matmul_operand_index(g, &b->shape, index);
     const char *from =
         (const char *)job->run->in[0] + matmul_operand_index(g, &a->shape, index) * g->m * g->k;
     int32_t *sums = (int32_t *)(void *)scratch;
-    int16_t *pairs = (int16_t *)(void *)(sums + GROUP * g->n);
+    char *packed_rows = (char *)(sums + GROUP * g->n);
     const int64_t at = (index * g->m + row) * g->n;
 
     for (int64_t r = 0; r < rows; r++)
-        int_gemm_pack_row(a->dtype, g->k, from + (row + r) * g->k,
-                          (int32_t)parameter(job, s->places.a_zero, row + r), pairs + r * lda);
-    s->ops->run(rows, g->k, g->n, pairs, lda, job->packed + (size_t)matrix * s->b_numbers,
+        s->ops->pack_row(a->dtype, g->k, from + (row + r) * g->k,
+                         (int32_t)parameter(job, s->places.a_zero, row + r),
+                         packed_rows + (size_t)r * s->row_bytes);
+    s->ops->run(rows, g->k, g->n, packed_rows, job->packed + (size_t)matrix * s->b_bytes,
                 s->is_qlinear ? sums : (int32_t *)job->run->out[0] + at, g->n);
     for (int64_t r = 0; s->is_qlinear && r < rows; r++)
         requantize(job, row + r, sums + r * g->n, at + r * g->n);
@@ -212,14 +221,14 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 }
 
 const struct kernel kernel_matmul_integer_pairs = {
-    .name = "cpu:pairs",
+    .name = "cpu:bytes",
     .prepare = prepare_integer,
     .enqueue = enqueue,
     .release = free,
 };
 
 const struct kernel kernel_qlinear_matmul_pairs = {
-    .name = "cpu:pairs",
+    .name = "cpu:bytes",
     .prepare = prepare_qlinear,
     .enqueue = enqueue,
     .release = free,

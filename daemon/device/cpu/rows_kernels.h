@@ -105,7 +105,7 @@ INLINE void vstore_upto(float *p, vf x, size_t n)
 #include "device/cpu/reduce_loops.def"
 #undef REDUCE
 
-/* y = e^(x - shift), the sum of which is returned. */
+/* y = e^(x - shift) with the largest x as shift; the sum is returned. */
 static double exp_row(const float *x, float *y, size_t count, float shift)
 {
     double total = 0;
@@ -116,7 +116,7 @@ static double exp_row(const float *x, float *y, size_t count, float shift)
         vf a = vzero(), b = vzero();
 
         for (; i + 2 * VW <= to; i += 2 * VW) {
-            vf p = vexp(vsub(vload(x + i), s)), q = vexp(vsub(vload(x + i + VW), s));
+            vf p = vexp_part(vsub(vload(x + i), s)), q = vexp_part(vsub(vload(x + i + VW), s));
 
             vstore(y + i, p);
             vstore(y + i + VW, q);
@@ -124,13 +124,13 @@ static double exp_row(const float *x, float *y, size_t count, float shift)
             b = vadd(b, q);
         }
         for (; i + VW <= to; i += VW) {
-            vf p = vexp(vsub(vload(x + i), s));
+            vf p = vexp_part(vsub(vload(x + i), s));
 
             vstore(y + i, p);
             a = vadd(a, p);
         }
         if (i < to) {
-            vf p = vexp(vsub(vload_filled(x + i, to - i, -INFINITY), s));
+            vf p = vexp_part(vsub(vload_filled(x + i, to - i, -INFINITY), s));
 
             vstore_part(y + i, p, to - i);
             b = vadd(b, p);
@@ -154,7 +154,7 @@ static void softmax_columns(const float *x, float *y, size_t count, size_t strid
             top = MAX_vectors(top, v);
         }
         for (size_t i = 0; i < count; i++) {
-            vf v = vexp(vsub(vload_upto(x + i * stride + c, n), top));
+            vf v = vexp_part(vsub(vload_upto(x + i * stride + c, n), top));
 
             sum = vadd(sum, v);
             if (!logarithm)

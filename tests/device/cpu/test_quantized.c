@@ -109,11 +109,11 @@ static struct op_input scale(struct shape shape, double low, bool constant)
 
 static void whole_products_are_exact(void **state)
 {
-    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 5},    {17, 64, 33},
-                                       {5, 129, 70}, {40, 33, 32}, {2, 0, 3}};
+    static const int64_t sizes[][3] = {{1, 1, 1},    {3, 7, 5},      {17, 64, 33}, {5, 129, 70},
+                                       {40, 33, 32}, {29, 200, 150}, {2, 0, 3}};
 
     (void)state;
-    for (int code = 0; code < 6 * 16; code++) {
+    for (int code = 0; code < 7 * 16; code++) {
         const int64_t *size = sizes[code / 16];
         const enum dtype a = byte_type(code & 1), b = byte_type(code & 2);
         const bool constant = (code & 8) != 0;
