@@ -631,6 +631,35 @@ enum status onednn_conv_pack(const struct onednn_conv *conv, const void *weights
     return status;
 }
 
+struct epilogue_job {
+    const struct onednn_conv *conv;
+    float *y;
+    const float *residual; /* NULL: none */
+};
+
+static void apply_share(void *arg, unsigned member, unsigned members)
+{
+    enum { LINE = 16 }; /* floats: members write to no line together */
+    const struct epilogue_job *job = arg;
+    const struct onednn_conv *conv = job->conv;
+    size_t from, to;
+
+    team_share((conv->y_count + LINE - 1) / LINE, member, members, &from, &to);
+    from *= LINE;
+    to = to * LINE < conv->y_count ? to * LINE : conv->y_count;
+    if (to > from)
+        epilogue_ops_for(conv->spec.isa)
+            ->apply(&conv->spec.epilogue, job->y + from,
+                    job->residual != NULL ? job->residual + from : NULL, to - from);
+}
+
+static void apply_epilogue(const struct onednn_conv *conv, const struct onednn_conv_run *run)
+{
+    struct epilogue_job job = {.conv = conv, .y = run->y, .residual = run->residual};
+
+    team_run(team_size(conv->spec.threads, (double)conv->y_count * 0.5), apply_share, &job);
+}
+
 enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_conv_run *run)
 {
     dnnl_memory_t *memories = conv->lanes[run->lane];
@@ -657,7 +686,6 @@ enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_
         dnnl_success)
         return STATUS_INTERNAL;
     if (conv->own_epilogue)
-        epilogue_ops_for(conv->spec.isa)
-            ->apply(&conv->spec.epilogue, run->y, run->residual, conv->y_count);
+        apply_epilogue(conv, run);
     return STATUS_OK;
 }
