@@ -1,25 +1,29 @@
 #!/usr/bin/env python3
-"""The demo's memory story: drives a daemon through load, burst, empty_cache and unload, and draws it.
+"""The demo's memory story: drives a daemon through load, bursts, empty_cache and unload, and draws it.
 
-    memory_story.py SLUICECTL ADMIN-ADDRESS MODEL ROWS
+    memory_story.py SLUICECTL ADMIN-ADDRESS MODEL ROWS FEW-ROWS
+
+ROWS are as many as cross a watermark in one batch, FEW-ROWS as many as do not.
 """
 import json
 import subprocess
 import sys
 import time
 
-WIDTH = 44
+WIDTH = 30
 MiB = 2 ** 20
 
 
 class Story:
-    def __init__(self, program, address, model, rows):
+    def __init__(self, program, address, model):
         self.command = [program, "--server", address]
-        self.model, self.rows = model, rows
+        self.model = model
         self.points = []
 
     def ctl(self, *arguments):
-        done = subprocess.run([*self.command, "--json", *arguments], capture_output=True, text=True, check=True)
+        done = subprocess.run([*self.command, "--json", *arguments], capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"memory_story: sluicectl {' '.join(arguments)}: {done.stderr.strip()}")
         return json.loads(done.stdout)
 
     def memory(self):
@@ -28,57 +32,79 @@ class Story:
     def note(self, label, memory=None):
         self.points.append((label, memory or self.memory()))
 
-    def burst(self):
-        """Sends large batches and keeps the sample with the most bytes and the first one above a mark."""
-        bench = subprocess.Popen([*self.command, "bench", self.model, "-b", str(self.rows), "-c", "2", "-t", "3"],
+    def samples(self, rows, seconds):
+        """Sends batches of so many rows; yields what the daemon says of its memory meanwhile."""
+        bench = subprocess.Popen([*self.command, "bench", self.model, "-b", str(rows), "-c", "2", "-t", str(seconds)],
                                  stdout=subprocess.DEVNULL)
+        try:
+            while bench.poll() is None:
+                yield self.memory()
+                time.sleep(0.01)
+        finally:
+            bench.terminate()
+            bench.wait()
+
+    def burst(self, rows):
+        """The first sample above a mark, the one with the most bytes, and what the governor makes of it."""
         most, crossed = None, None
-        while bench.poll() is None:
-            sample = self.memory()
+        for sample in self.samples(rows, 3):
             if most is None or sample["reserved_bytes"] > most["reserved_bytes"]:
                 most = sample
             if crossed is None and sample["level"] != "normal":
                 crossed = sample
-            time.sleep(0.02)
-        self.note(f"burst of {self.rows}-row batches", most)
         if crossed:
-            self.note(f"watermark crossed: {crossed['level']}", crossed)
+            self.note(f"a mark is crossed: {crossed['level']}", crossed)
+        self.note(f"batches of {rows} rows", most)
         deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:  # until the governor has given the cache back
+        while time.monotonic() < deadline:
             sample = self.memory()
-            if sample["empty_cache_freed_bytes_total"] > most["empty_cache_freed_bytes_total"]:
+            if sample["level"] == "normal" and sample["allocated_bytes"] <= self.points[1][1]["allocated_bytes"]:
                 break
             time.sleep(0.05)
-        self.note("the governor trimmed", self.memory())
+        self.note("the governor has trimmed", sample)
+
+    def few(self, rows):
+        """Below the marks nothing is given back unasked."""
+        for _ in self.samples(rows, 1):
+            pass
+        self.note(f"after batches of {rows} rows")
 
     def draw(self):
         budget = self.points[0][1]["budget_bytes"]
-        scale = max(max(m["reserved_bytes"], m["resident_bytes"]) for _, m in self.points)
-        print(f"\n{'':<28}{'reserved':>10}{'cached':>10}{'resident':>10}   # in use  + cached  (budget {budget / MiB:.0f} MiB)")
+        marks = self.points[0][1]["watermarks"]
+        scale = max(m["reserved_bytes"] for _, m in self.points) or 1
+        print(f"  budget {budget / MiB:.0f} MiB; marks: " +
+              ", ".join(f"{name} {marks[name] / MiB:.0f}" for name in ("low", "high", "critical")) +
+              " MiB; # in use, + cached\n")
+        print(f"  {'':<26}{'reserved bytes':>15}{'cached bytes':>14}{'resident':>11}")
         for label, m in self.points:
             used = round(m["allocated_bytes"] / scale * WIDTH)
             held = round(m["reserved_bytes"] / scale * WIDTH)
-            print(f"{label:<28}{m['reserved_bytes'] / MiB:>6.1f} MiB{m['cached_bytes'] / MiB:>6.1f} MiB"
-                  f"{m['resident_bytes'] / MiB:>6.1f} MiB  {'#' * used}{'+' * (held - used)}")
+            print(f"  {label:<26}{m['reserved_bytes']:>15,}{m['cached_bytes']:>14,}{m['resident_bytes'] / MiB:>7.1f} MiB"
+                  f" {'#' * used}{'+' * (held - used)}".rstrip())
 
-    def run(self):
-        self.note("before load")
+    def run(self, rows, few_rows):
+        self.note("before the load")
         self.ctl("load", self.model)
         self.note("loaded")
-        self.burst()
+        self.burst(rows)
+        self.few(few_rows)
         answer = self.ctl("empty-cache", "--force")
         self.note("after empty_cache")
         freed = self.ctl("unload", self.model)["freed_bytes"]
-        time.sleep(0.2)
-        self.note("after unload")
+        self.note("after the unload")
         self.draw()
         first, last = self.points[0][1], self.points[-1][1]
-        print(f"\nempty_cache gave back {answer['freed_bytes']} bytes in {answer['microseconds']} us; unload freed {freed} bytes;"
-              f"\nthe ledger stands at {last['reserved_bytes']} bytes, as before the load ({first['reserved_bytes']}).")
+        print(f"\n  empty_cache gave back {answer['freed_bytes']:,} bytes in {answer['microseconds']} us, "
+              f"the unload {freed:,} bytes;\n  the ledger stands at {last['reserved_bytes']:,} bytes "
+              f"({first['reserved_bytes']:,} before the load).")
         return 0 if last["reserved_bytes"] == first["reserved_bytes"] else 1
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 5:
+    if len(sys.argv) != 6:
         sys.exit(__doc__)
-    sys.exit(Story(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])).run())
+    try:
+        sys.exit(Story(*sys.argv[1:4]).run(int(sys.argv[4]), int(sys.argv[5])))
+    except KeyboardInterrupt:
+        sys.exit(130)
