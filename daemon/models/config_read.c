@@ -1,5 +1,4 @@
 /* config.pbtxt or a JSON override into a ModelConfig that makes sense by itself. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include "models/json_format.h"
 #include "models/message.h"
 #include "models/model_config.h"
+#include "models/plain_file.h"
 #include "models/text_format.h"
 
 enum { MAX_CONFIG_BYTES = 1 << 20 };
@@ -34,13 +34,11 @@ Inference__ModelConfig *model_config_copy(const Inference__ModelConfig *config)
 /* The file whole; STATUS_NOT_FOUND when there is none.  The caller frees the text. */
 static enum status read_file(const char *path, char **out_text, size_t *out_size, struct error *err)
 {
-    FILE *from = fopen(path, "rb");
     enum status status = STATUS_OK;
+    FILE *from = NULL;
     char *text;
 
-    if (from == NULL)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
-                         strerror(errno));
+    TRY(plain_file_open(path, MAX_CONFIG_BYTES, &from, err));
     text = malloc(MAX_CONFIG_BYTES + 1);
     *out_size = text == NULL ? 0 : fread(text, 1, MAX_CONFIG_BYTES + 1, from);
     if (text == NULL)

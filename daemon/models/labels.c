@@ -1,11 +1,11 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "models/model.h"
+#include "models/plain_file.h"
 
-enum { MAX_LABELS = 1 << 20 };
+enum { MAX_LABELS = 1 << 20, MAX_LABEL_BYTES = 64 << 20 };
 
 static void cut_line_end(char *line)
 {
@@ -37,15 +37,13 @@ static enum status add_label(struct arena *arena, const char **labels[], size_t 
 enum status labels_read(struct arena *arena, const char *path, size_t *out_count,
                         const char *const **out_labels, struct error *err)
 {
-    FILE *from = fopen(path, "r");
     enum status status = STATUS_OK;
+    FILE *from = NULL;
     const char **labels = NULL;
     size_t count = 0, room = 0, line_room = 0;
     char *line = NULL;
 
-    if (from == NULL)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
-                         strerror(errno));
+    TRY(plain_file_open(path, MAX_LABEL_BYTES, &from, err));
     while (status == STATUS_OK && getline(&line, &line_room, from) >= 0) {
         cut_line_end(line);
         status =

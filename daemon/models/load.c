@@ -61,7 +61,7 @@ static bool computes(const struct device *device)
 /* Decides about batching, which wants the model to have been run (`first`: the answer to the first
  * row; NULL: `why` it has none); model->batching says the outcome. */
 static bool prove(const struct load_context *context, struct model *model, struct probe *probe,
-                  const struct shape *ports, int64_t size, const struct probe_answer *first,
+                  const struct shape *ports, int64_t size, const struct proof_first *first,
                   const struct error *why)
 {
     char reason[200] = "";
@@ -114,7 +114,7 @@ static enum status run_probes(const struct load_context *context, struct model *
 {
     const struct shape *ports = port_shapes(model);
     struct error why = {.status = STATUS_OK};
-    struct probe_answer first;
+    struct proof_first first;
     enum status found;
     int64_t size = 0;
 
@@ -131,7 +131,7 @@ static enum status run_probes(const struct load_context *context, struct model *
     *out_batching =
         prove(context, model, probe, ports, size, found == STATUS_OK ? &first : NULL, &why);
     if (found == STATUS_OK)
-        probe_answer_deinit(&first);
+        proof_first_deinit(&first);
     return warmup_run(probe, model->config, context->folder, err);
 }
 

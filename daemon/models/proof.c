@@ -54,16 +54,22 @@ static enum status make_data(const struct probe *probe, const struct shape *port
 }
 
 static enum status try_size(struct probe *probe, const struct shape *ports, int64_t size,
-                            struct probe_answer *out_answer, struct error *err)
+                            struct proof_first *out_first, struct error *err)
 {
-    struct probe_data data;
-    enum status status = make_data(probe, ports, 1, size, &data);
+    enum status status = make_data(probe, ports, 1, size, &out_first->data);
 
     if (status != STATUS_OK)
         return error_set(err, status, "model '%s': no data to run it with", probe->name);
-    status = probe_run(probe, &data, out_answer, err);
-    probe_data_deinit(&data);
+    status = probe_run(probe, &out_first->data, &out_first->answer, err);
+    if (status != STATUS_OK)
+        probe_data_deinit(&out_first->data);
     return status;
+}
+
+void proof_first_deinit(struct proof_first *first)
+{
+    probe_answer_deinit(&first->answer);
+    probe_data_deinit(&first->data);
 }
 
 static bool is_about_shape(enum status status)
@@ -72,7 +78,7 @@ static bool is_about_shape(enum status status)
 }
 
 enum status proof_find_size(struct probe *probe, const struct shape *ports, int64_t *out_size,
-                            struct probe_answer *out_first, struct error *err)
+                            struct proof_first *out_first, struct error *err)
 {
     const struct network_port *real;
     size_t count = network_inputs(probe->network, &real);
@@ -213,7 +219,7 @@ static bool second_agrees(struct probe *probe, const struct probe_data *data,
 }
 
 bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t size,
-                       const struct probe_answer *first, char *reason, size_t room)
+                       const struct proof_first *first, char *reason, size_t room)
 {
     struct error err = {.status = STATUS_OK};
     struct probe_answer pair;
@@ -229,7 +235,7 @@ bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t s
         probe_data_deinit(&data);
         return false;
     }
-    proven = row_agrees(probe, &pair.request, &first->request, 0, reason, room) &&
+    proven = row_agrees(probe, &pair.request, &first->answer.request, 0, reason, room) &&
              second_agrees(probe, &data, &pair.request, reason, room);
     probe_answer_deinit(&pair);
     probe_data_deinit(&data);

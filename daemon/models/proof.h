@@ -5,16 +5,24 @@
 
 #include "models/probe.h"
 
+/* The first row and what it was answered alone.  Texts among the outputs may be those of the data,
+ * so that the two go together. */
+struct proof_first {
+    struct probe_data data;
+    struct probe_answer answer;
+};
+void proof_first_deinit(struct proof_first *first);
+
 /* Runs the network once for one row (or as a whole when `probe` has no rows), trying sizes for the
  * dimensions that `ports` (network order) leave open.
  * OK: *out_size is the size that worked (0: nothing was open), `out_first` the answer, the caller's
  * to deinit.  Otherwise the last error. */
 MUST_CHECK enum status proof_find_size(struct probe *probe, const struct shape *ports,
-                                       int64_t *out_size, struct probe_answer *out_first,
+                                       int64_t *out_size, struct proof_first *out_first,
                                        struct error *err);
 /* Two rows together and apart, open dimensions being `size`; `first` is what the first of them was
  * answered alone, by proof_find_size().  True: the same; else `reason` says what was seen. */
 bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t size,
-                       const struct probe_answer *first, char *reason, size_t room);
+                       const struct proof_first *first, char *reason, size_t room);
 
 #endif

@@ -451,8 +451,10 @@ static void send_command(struct repository *repository, bool is_unload, const ch
     }
     if (command == NULL || command->name == NULL ||
         (config_json != NULL && command->config_json == NULL)) {
-        if (command != NULL)
+        if (command != NULL) {
             free(command->name);
+            free(command->config_json);
+        }
         free(command);
         (void)error_set(&err, STATUS_NO_MEMORY, "no memory for the request");
         done(arg, STATUS_NO_MEMORY, &err, 0);

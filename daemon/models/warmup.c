@@ -1,9 +1,10 @@
 #include "models/warmup.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "models/plain_file.h"
 
 typedef Inference__ModelWarmup__Input warmup_input;
 
@@ -48,12 +49,10 @@ static enum status input_shape(const Inference__ModelConfig *config,
 
 static enum status read_exactly(const char *path, void *to, size_t bytes, struct error *err)
 {
-    FILE *from = fopen(path, "rb");
+    FILE *from = NULL;
     size_t got;
 
-    if (from == NULL)
-        return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", path,
-                         strerror(errno));
+    TRY(plain_file_open(path, SIZE_MAX, &from, err));
     got = fread(to, 1, bytes, from);
     if (got == bytes && fgetc(from) != EOF)
         got++;

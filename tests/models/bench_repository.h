@@ -18,7 +18,7 @@
 #include "device/cpu/cpu.h"
 #include "models/repository.h"
 
-enum { FLOAT = 1, INT64 = 7, BUDGET = 256 << 20 };
+enum { FLOAT = 1, INT64 = 7, STRING = 8, BUDGET = 256 << 20 };
 enum { BATCH = -2 }; /* an open first dimension, for put_port() */
 
 struct bench {

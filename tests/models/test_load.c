@@ -52,6 +52,48 @@ static void a_load_survives_every_failed_allocation(void **state)
     assert_true(fail_each_alloc(load_once, &context) > 50);
 }
 
+/* The first answer's texts are those of the row it was asked: both must last as long as the proof.
+ */
+static void texts_that_a_model_hands_through_are_proven(void **state)
+{
+    struct message graph = {0};
+    struct model_info info;
+
+    (void)state;
+    put_text(&graph, GRAPH_NAME, "g");
+    put_node(&graph, "Identity", "x", "y");
+    put_port(&graph, GRAPH_INPUT, "x", STRING, 2, (int64_t[]){BATCH, 3});
+    put_port(&graph, GRAPH_OUTPUT, "y", STRING, 2, (int64_t[]){BATCH, 3});
+    write_model("texts", 1, &graph);
+    open_repository();
+    load_everything();
+    assert_true(find_row("texts", "1", &info));
+    assert_string_equal(info.batching, "on");
+}
+
+static void no_file_of_a_model_is_waited_for(void **state)
+{
+    struct message graph = multiplier();
+    struct model_info info;
+    char path[160];
+
+    (void)state;
+    write_model("config", 1, &graph);
+    (void)snprintf(path, sizeof(path), "%s/config/config.pbtxt", bench.path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    graph = multiplier();
+    write_model("labels", 1, &graph);
+    write_text("labels/config.pbtxt", "output { name: 'y' label_filename: 'l' }");
+    (void)snprintf(path, sizeof(path), "%s/labels/l", bench.path);
+    assert_int_equal(symlink("/dev/zero", path), 0);
+    open_repository();
+    load_everything();
+    assert_true(find_row("config", "", &info));
+    assert_non_null(strstr(info.reason, "config.pbtxt: is no ordinary file"));
+    assert_true(find_row("labels", "1", &info));
+    assert_non_null(strstr(info.reason, "labels/l: is no ordinary file"));
+}
+
 static enum status open_once(void *arg)
 {
     struct repository *repository = NULL;
@@ -108,6 +150,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_repository_survives_every_failed_allocation, set_up_bench,
                                         tear_down_bench),
         cmocka_unit_test_setup_teardown(a_command_that_finds_no_memory_says_so, set_up_bench,
+                                        tear_down_bench),
+        cmocka_unit_test_setup_teardown(texts_that_a_model_hands_through_are_proven, set_up_bench,
+                                        tear_down_bench),
+        cmocka_unit_test_setup_teardown(no_file_of_a_model_is_waited_for, set_up_bench,
                                         tear_down_bench),
     };
 
