@@ -4,10 +4,11 @@
  * serve
  *
  * Requests of one model whose input shapes agree behind the batch dimension form a batch, up to
- * max_batch_size and to what memory admits.  Nothing waits while a lane is idle unless
- * max_queue_delay says so.  Which model runs next: priority, then earliest deadline, then fair
- * share by measured time.  Deadline and cancellation are looked at at dequeue, before compute and
- * between segments.  The rules are in wait_queue.c and pick.c, pure; threads are in lanes.c.
+ * max_batch_size, to what memory admits and to what pays (size.h).  Nothing waits while a lane is
+ * idle unless max_queue_delay says so.  Which model runs next: priority, then earliest deadline,
+ * then fair share by measured time.  Deadline and cancellation are looked at at dequeue, before
+ * compute and between segments.  The rules are in wait_queue.c and pick.c, pure; threads are in
+ * lanes.c.
  *
  * Threads: submit from any I/O thread; `done` is called on a lane thread (or, inline, on the
  * caller).

@@ -391,6 +391,7 @@ void batch_execute(struct lane *lane, struct batch *batch)
     enum status status;
 
     run_batch(lane, batch, &status);
+    batch->ran_whole = status == STATUS_OK;
     if (status == STATUS_INVALID && batch->count > 1)
         run_each_alone(lane, batch);
 }

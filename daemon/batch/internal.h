@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "batch/batcher.h"
+#include "batch/size.h"
 #include "batch/wait_queue.h"
 
 struct lane;
@@ -36,6 +37,7 @@ struct batch {
     struct run_buffer *in, *out;
     struct shape *true_shapes; /* per output, as the run found them */
     int64_t started_ns, gathered_ns, computed_ns, sliced_ns;
+    bool ran_whole; /* as one and well */
 };
 
 struct lane {
@@ -79,6 +81,7 @@ struct model_queue {
     unsigned running;
     int64_t used_us;      /* device time, in the virtual time of pick.h */
     int64_t predicted_us; /* the last batch took so long */
+    struct size_choice sizes;
     struct memory_hold hold;
     bool closed;
     void (*drained)(void *arg);

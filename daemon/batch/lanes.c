@@ -195,7 +195,10 @@ static void sweep(struct batcher *batcher, int64_t now_us, bool all, struct list
 static int64_t cap_rows(const struct model_queue *queue)
 {
     int64_t cap = queue->max_batch_size >> queue->batcher->cap_shift;
+    bool is_free = queue->waiting.delay_us == 0 && queue->waiting.preferred_count == 0;
+    int64_t worth = is_free ? size_limit(&queue->sizes, (int64_t)queue->waiting.count) : INT64_MAX;
 
+    cap = cap < worth ? cap : worth;
     return cap > 0 ? cap : 1;
 }
 
@@ -336,6 +339,8 @@ static void end_batch(struct lane *lane, int64_t busy_us)
     if (busy_us > 0) {
         queue->used_us += busy_us;
         queue->predicted_us = busy_us;
+        if (lane->batch.ran_whole)
+            size_learn(&queue->sizes, lane->batch.rows, busy_us);
         queue->waiting.lead_us = 2 * busy_us + 1000;
         atomic_store(&batcher->last_batch_us, clock_now_us());
         clear_holds(batcher);
