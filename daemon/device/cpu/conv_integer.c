@@ -1,19 +1,91 @@
-/* ConvInteger and QLinearConv: plain loops over whole numbers in 32 bits. */
+/* ConvInteger and QLinearConv: products of bytes.
+ *
+ *     sums [places][channels of a group] = columns [places][channels in x taps] x W'
+ *
+ * A tile of places at a time: the bytes under their windows are gathered (where the window hangs
+ * over the edge the zero point, which counts nothing), multiplied, and stored by channel. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "device/cpu/constant.h"
-#include "tensor/element.h"
+#include "device/cpu/int_gemm.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"
 #include "ops/quantized.h"
+#include "tensor/element.h"
 
-struct job {
-    const struct kernel_call *call;
-    const struct kernel_run *run;
+enum { TILE = 24 }; /* places */
+
+struct state {
     struct conv_geometry geometry;
+    const struct int_gemm_ops *ops;
+    const char *packed;       /* one matrix a group; NULL: packed in each run */
     size_t w, x_zero, w_zero; /* input numbers */
     bool is_qlinear;
+    int64_t in, out; /* channels of a group */
     int64_t in_cells, out_cells, taps;
+    size_t group_bytes, row_bytes, member_bytes;
+};
+
+static int64_t steps(const struct state *s) /* of a product */
+{
+    return s->in * s->taps;
+}
+
+static void pack_weights(const struct state *s, const struct kernel_call *call, const void *w,
+                         const void *zero, char *packed)
+{
+    const struct operand *zeros = kernel_input(call, s->w_zero);
+    const bool per_channel = zeros != NULL && shape_count(&zeros->shape) > 1;
+    struct int_matrix matrix = {.dtype = call->in[s->w]->dtype,
+                                .row_stride = 1,
+                                .column_stride = steps(s),
+                                .zero_per_column = per_channel};
+
+    for (int64_t group = 0; group < s->geometry.groups; group++) {
+        matrix.data = (const char *)w + group * s->out * steps(s);
+        matrix.zero = zero != NULL ? (const char *)zero + (per_channel ? group * s->out : 0) : NULL;
+        s->ops->pack(steps(s), s->out, &matrix, packed + (size_t)group * s->group_bytes);
+    }
+}
+
+static size_t packed_bytes(const struct state *s)
+{
+    return (size_t)s->geometry.groups * s->group_bytes;
+}
+
+static enum status share_weights(struct kernel_prepare *prepare, struct state *s)
+{
+    const struct kernel_call *call = &prepare->call;
+    const struct operand *w = call->in[s->w], *zero = kernel_input(call, s->w_zero);
+    char format[96];
+    void *packed;
+    bool is_new;
+
+    if (w->constant == NULL || (zero != NULL && zero->constant == NULL))
+        return STATUS_OK;
+    snprintf(format, sizeof(format), "conv %s in %lld groups minus %p", s->ops->form,
+             (long long)s->geometry.groups, zero != NULL ? zero->constant_key : NULL);
+    TRY(weights_share(prepare->weights, w->constant_key, format, packed_bytes(s), &packed,
+                      &is_new));
+    if (is_new)
+        pack_weights(s, call, w->constant, zero != NULL ? zero->constant : NULL, packed);
+    s->packed = packed;
+    prepare->constants_used &= ~(1u << s->w);
+    return STATUS_OK;
+}
+
+/* ---- a run ---- */
+
+struct job {
+    const struct state *state;
+    const struct kernel_call *call;
+    const struct kernel_run *run;
+    const char *packed;
+    char *scratch; /* of the members */
+    int32_t x_zero;
+    int64_t tiles; /* of an image and group */
 };
 
 /* Element i of a parameter that may be one for all; 0 when it is left out. */
@@ -27,106 +99,189 @@ static double parameter(const struct job *job, size_t index, int64_t i)
                         shape_count(&operand->shape) > 1 ? (size_t)i : 0);
 }
 
-static int32_t byte_at(const struct job *job, size_t index, int64_t at)
+/* The bytes under the window of one place, channel by channel. */
+static void gather(const struct job *job, const uint8_t *x, int64_t place, uint8_t *to)
 {
-    const void *data = job->run->in[index];
-
-    return job->call->in[index]->dtype == DTYPE_INT8 ? ((const int8_t *)data)[at]
-                                                     : ((const uint8_t *)data)[at];
-}
-
-static int32_t sum_at(const struct job *job, int64_t image, int64_t o, int64_t place)
-{
-    const struct conv_geometry *g = &job->geometry;
-    const int64_t in = g->in_channels / g->groups, group = o / (g->out_channels / g->groups);
-    const int64_t x = (image * g->in_channels + group * in) * job->in_cells;
-    const int64_t w = o * in * job->taps;
-    const int32_t x_zero = (int32_t)parameter(job, job->x_zero, 0);
-    const int32_t w_zero = (int32_t)parameter(job, job->w_zero, o);
+    const struct state *s = job->state;
     struct taps taps;
-    int32_t sum = 0;
 
-    taps_begin(&taps, &job->geometry.window, place);
+    taps_begin(&taps, &s->geometry.window, place);
     do {
-        for (int64_t c = 0; taps.inside && c < in; c++)
-            sum += (byte_at(job, 0, x + c * job->in_cells + taps.cell) - x_zero) *
-                   (byte_at(job, job->w, w + c * job->taps + taps.tap) - w_zero);
+        uint8_t *at = to + taps.tap;
+
+        if (taps.inside)
+            for (int64_t c = 0; c < s->in; c++)
+                at[c * s->taps] = x[c * s->in_cells + taps.cell];
+        else
+            for (int64_t c = 0; c < s->in; c++)
+                at[c * s->taps] = (uint8_t)job->x_zero;
     } while (taps_next(&taps));
-    return sum;
 }
 
-static void store(const struct job *job, int64_t o, int64_t at, int32_t sum)
+/* Channel o of `places` places, `n` apart in `sums`. */
+static void store_scaled(const struct job *job, int64_t o, const int32_t *sums, int64_t places,
+                         int64_t n, int64_t at)
 {
     const enum dtype dtype = job->call->out[0]->dtype;
     const float low = dtype == DTYPE_INT8 ? -128 : 0, high = dtype == DTYPE_INT8 ? 127 : 255;
-    float scale, value;
+    const int32_t bias = (int32_t)parameter(job, QLINEAR_BIAS, o);
+    const float scale = (float)parameter(job, QLINEAR_A_SCALE, 0) *
+                        (float)parameter(job, QLINEAR_B_SCALE, o) /
+                        (float)parameter(job, QLINEAR_Y_SCALE, 0);
+    const float zero = (float)parameter(job, QLINEAR_Y_ZERO, 0);
+    uint8_t *y = (uint8_t *)job->run->out[0] + at;
 
-    if (!job->is_qlinear) {
-        ((int32_t *)job->run->out[0])[at] = sum;
-        return;
+    for (int64_t p = 0; p < places; p++) {
+        float value = nearbyintf((float)(sums[p * n] + bias) * scale) + zero;
+
+        y[p] = (uint8_t)(int32_t)fminf(high, fmaxf(low, value));
     }
-    sum += (int32_t)parameter(job, QLINEAR_BIAS, o);
-    scale = (float)parameter(job, QLINEAR_A_SCALE, 0) * (float)parameter(job, QLINEAR_B_SCALE, o) /
-            (float)parameter(job, QLINEAR_Y_SCALE, 0);
-    value = nearbyintf((float)sum * scale) + (float)parameter(job, QLINEAR_Y_ZERO, 0);
-    element_write(dtype, job->run->out[0], (size_t)at, (double)fminf(high, fmaxf(low, value)));
+}
+
+static void store(const struct job *job, int64_t image_group, int64_t place, int64_t places,
+                  const int32_t *sums)
+{
+    const struct state *s = job->state;
+
+    for (int64_t o = 0; o < s->out; o++) {
+        int64_t at = (image_group * s->out + o) * s->out_cells + place;
+
+        if (s->is_qlinear)
+            store_scaled(job, image_group % s->geometry.groups * s->out + o, sums + o, places,
+                         s->out, at);
+        else
+            for (int64_t p = 0; p < places; p++)
+                ((int32_t *)job->run->out[0])[at + p] = sums[p * s->out + o];
+    }
+}
+
+static void run_tile(const struct job *job, int64_t index, char *scratch)
+{
+    const struct state *s = job->state;
+    const int64_t image_group = index / job->tiles, place = index % job->tiles * TILE;
+    const int64_t places = s->out_cells - place < TILE ? s->out_cells - place : TILE;
+    const uint8_t *x = (const uint8_t *)job->run->in[0] + image_group * s->in * s->in_cells;
+    int32_t *sums = (int32_t *)(void *)scratch;
+    char *rows = scratch + (size_t)(TILE * s->out) * sizeof(*sums);
+    uint8_t *bytes = (uint8_t *)rows + TILE * s->row_bytes;
+
+    for (int64_t p = 0; p < places; p++) {
+        gather(job, x, place + p, bytes);
+        s->ops->pack_row(job->call->in[0]->dtype, steps(s), bytes, job->x_zero,
+                         rows + (size_t)p * s->row_bytes);
+    }
+    s->ops->run(places, steps(s), s->out, rows,
+                job->packed + (size_t)(image_group % s->geometry.groups) * s->group_bytes, sums,
+                s->out);
+    store(job, image_group, place, places, sums);
 }
 
 static void run_job(void *arg, unsigned member, unsigned members)
 {
     const struct job *job = arg;
-    const int64_t channels = job->geometry.out_channels;
+    const struct conv_geometry *g = &job->state->geometry;
+    char *scratch = job->scratch + member * job->state->member_bytes;
     size_t from, to;
 
-    team_share((size_t)(job->geometry.batch * channels), member, members, &from, &to);
-    for (int64_t plane = (int64_t)from; plane < (int64_t)to; plane++)
-        for (int64_t place = 0; place < job->out_cells; place++)
-            store(job, plane % channels, plane * job->out_cells + place,
-                  sum_at(job, plane / channels, plane % channels, place));
+    team_share((size_t)(g->batch * g->groups * job->tiles), member, members, &from, &to);
+    for (size_t i = from; i < to; i++)
+        run_tile(job, (int64_t)i, scratch);
 }
 
-static enum status start(struct job *job, const struct kernel_call *call,
-                         const struct kernel_run *run)
+/* ---- the kernels ---- */
+
+static size_t lines(size_t bytes)
 {
-    job->call = call;
-    job->run = run;
-    TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[job->w]->shape, &job->geometry,
-                     NULL));
-    job->in_cells = window_cells(&job->geometry.window, job->geometry.window.in);
-    job->out_cells = window_cells(&job->geometry.window, job->geometry.window.out);
-    job->taps = window_cells(&job->geometry.window, job->geometry.window.kernel);
-    team_run(run->lane->threads, run_job, job);
-    return STATUS_OK;
+    return (bytes + 63) / 64 * 64;
 }
 
-static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+static enum status fill(struct kernel_prepare *prepare, struct state *s, struct error *err)
 {
-    (void)err;
+    const struct kernel_call *call = &prepare->call;
+    struct conv_geometry *g = &s->geometry;
+
+    TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[s->w]->shape, g, err));
+    s->ops = int_gemm_ops_for(cpu_isa_of(call->device));
+    s->in = g->in_channels / g->groups;
+    s->out = g->out_channels / g->groups;
+    s->in_cells = window_cells(&g->window, g->window.in);
+    s->out_cells = window_cells(&g->window, g->window.out);
+    s->taps = window_cells(&g->window, g->window.kernel);
+    s->group_bytes = lines(s->ops->packed_bytes(steps(s), s->out));
+    s->row_bytes = s->ops->row_bytes(steps(s));
+    s->member_bytes =
+        lines(TILE * (s->row_bytes + (size_t)s->out * sizeof(int32_t)) + (size_t)steps(s));
+    return share_weights(prepare, s);
+}
+
+static enum status prepare(struct kernel_prepare *prepare, const struct state *places,
+                           struct error *err)
+{
+    struct state *s = malloc(sizeof(*s));
+    enum status status = STATUS_NO_MEMORY;
+
     prepare->constants_used = UINT32_MAX;
+    if (s != NULL) {
+        *s = *places;
+        status = fill(prepare, s, err);
+    }
+    if (status != STATUS_OK) {
+        free(s);
+        return error_set(err, status, "no memory for packed weights");
+    }
+    prepare->state = s;
+    prepare->scratch_bytes =
+        s->member_bytes * prepare->call.threads + (s->packed == NULL ? packed_bytes(s) : 0);
+    snprintf(prepare->note, sizeof(prepare->note), "%s", s->ops->form);
     return STATUS_OK;
 }
 
-static enum status enqueue_integer(const void *state, const struct kernel_call *call,
-                                   const struct kernel_run *run)
+static enum status prepare_integer(struct kernel_prepare *arg, struct error *err)
 {
-    struct job job = {
+    static const struct state places = {
         .w = CONV_INTEGER_W, .x_zero = CONV_INTEGER_X_ZERO, .w_zero = CONV_INTEGER_W_ZERO};
 
-    (void)state;
-    return start(&job, call, run);
+    return prepare(arg, &places, err);
 }
 
-static enum status enqueue_qlinear(const void *state, const struct kernel_call *call,
-                                   const struct kernel_run *run)
+static enum status prepare_qlinear(struct kernel_prepare *arg, struct error *err)
 {
-    struct job job = {
+    static const struct state places = {
         .w = QLINEAR_B, .x_zero = QLINEAR_A_ZERO, .w_zero = QLINEAR_B_ZERO, .is_qlinear = true};
 
-    (void)state;
-    return start(&job, call, run);
+    return prepare(arg, &places, err);
 }
 
-const struct kernel kernel_conv_integer_plain = {
-    .name = "cpu:plain", .prepare = prepare, .enqueue = enqueue_integer};
-const struct kernel kernel_qlinear_conv_plain = {
-    .name = "cpu:plain", .prepare = prepare, .enqueue = enqueue_qlinear};
+static enum status enqueue(const void *arg, const struct kernel_call *call,
+                           const struct kernel_run *run)
+{
+    const struct state *s = arg;
+    const bool has_zero = kernel_input(call, s->w_zero) != NULL;
+    struct job job = {
+        .state = s, .call = call, .run = run, .packed = s->packed, .scratch = run->scratch};
+    double products = (double)shape_count(&call->out[0]->shape) * (double)(steps(s) + 1);
+
+    if (s->packed == NULL) {
+        pack_weights(s, call, run->in[s->w], has_zero ? run->in[s->w_zero] : NULL, run->scratch);
+        job.packed = run->scratch;
+        job.scratch += packed_bytes(s);
+    }
+    job.x_zero = (int32_t)parameter(&job, s->x_zero, 0);
+    job.tiles = (s->out_cells + TILE - 1) / TILE;
+    team_run(team_size(call->threads, products / 30), run_job, &job);
+    return STATUS_OK;
+}
+
+const struct kernel kernel_conv_integer_bytes = {
+    .name = "cpu:bytes",
+    .prepare = prepare_integer,
+    .enqueue = enqueue,
+    .release = free,
+};
+
+const struct kernel kernel_qlinear_conv_bytes = {
+    .name = "cpu:bytes",
+    .prepare = prepare_qlinear,
+    .enqueue = enqueue,
+    .release = free,
+};

@@ -220,14 +220,14 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
     return STATUS_OK;
 }
 
-const struct kernel kernel_matmul_integer_pairs = {
+const struct kernel kernel_matmul_integer_bytes = {
     .name = "cpu:bytes",
     .prepare = prepare_integer,
     .enqueue = enqueue,
     .release = free,
 };
 
-const struct kernel kernel_qlinear_matmul_pairs = {
+const struct kernel kernel_qlinear_matmul_bytes = {
     .name = "cpu:bytes",
     .prepare = prepare_qlinear,
     .enqueue = enqueue,

@@ -191,6 +191,37 @@ static void convolutions_of_bytes_are_right(void **state)
             test.in[CONV_INTEGER_W_ZERO] = bytes(w, (struct shape)SHAPE(6), true);
         }
         op_test_run(tester, &test);
+        if (code % 4 == 3) { /* weights that a run computes */
+            for (size_t i = 1; i < test.inputs; i++)
+                test.in[i].constant = false;
+            op_test_run(tester, &test);
+        }
+    }
+}
+
+static void wide_and_depthwise_convolutions_of_bytes_are_right(void **state)
+{
+    static const int64_t forms[][5] = {{70, 130, 1, 1, 1}, {33, 33, 33, 3, 1}, {20, 70, 1, 3, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
+        const int64_t *f = forms[i];
+        int64_t pads[] = {1, 1, 1, 1}, dilations[] = {f[4], f[4]};
+        struct conv_attrs attrs = {.group = f[2]};
+        struct op_test test = {.op = "ConvInteger",
+                               .attrs = &attrs,
+                               .inputs = 4,
+                               .reference = reference_conv,
+                               .rows = true};
+
+        attrs.window.pads = (struct ints){4, pads};
+        attrs.window.dilations = (struct ints){2, dilations};
+        test.in[CONV_INTEGER_X] = bytes(DTYPE_UINT8, (struct shape)SHAPE(2, f[0], 9, 8), false);
+        test.in[CONV_INTEGER_W] =
+            bytes(DTYPE_INT8, (struct shape)SHAPE(f[1], f[0] / f[2], f[3], f[3]), true);
+        test.in[CONV_INTEGER_X_ZERO] = bytes(DTYPE_UINT8, (struct shape)SHAPE_SCALAR, false);
+        test.in[CONV_INTEGER_W_ZERO] = bytes(DTYPE_INT8, (struct shape)SHAPE(f[1]), true);
+        op_test_run(tester, &test);
     }
 }
 
@@ -211,6 +242,7 @@ int main(void)
         cmocka_unit_test(whole_products_are_exact),
         cmocka_unit_test(scaled_products_round_like_the_standard),
         cmocka_unit_test(convolutions_of_bytes_are_right),
+        cmocka_unit_test(wide_and_depthwise_convolutions_of_bytes_are_right),
         cmocka_unit_test(other_types_are_refused),
     };
 
