@@ -2,10 +2,10 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "serve/call.h"
+#include "serve/codec/decimal.h"
 #include "serve/codec/utf8.h"
 
 enum { FIRST_BYTES = 512, POOLED_FROM = 16 << 10 };
@@ -92,32 +92,26 @@ static bool put_special(struct text *text, double value)
 
 void text_float(struct text *text, float value)
 {
-    char digits[32];
+    char *to;
 
-    if (!(fabsf(value) < 1e9f) ? !isfinite(value) && put_special(text, (double)value)
-                               : put_special(text, (double)value))
-        return;
-    for (int precision = 7; precision <= 9; precision++) {
-        (void)snprintf(digits, sizeof(digits), "%.*g", precision, (double)value);
-        if (precision == 9 || strtof(digits, NULL) == value)
-            break;
-    }
-    text_string(text, digits);
+    if (!isfinite(value) || fabsf(value) < 1e9F)
+        if (put_special(text, (double)value))
+            return;
+    to = text_reserve(text, DECIMAL_BYTES);
+    if (to != NULL)
+        text->size += decimal_float(value, to);
 }
 
 void text_double(struct text *text, double value)
 {
-    char digits[40];
+    char *to;
 
-    if (!(fabs(value) < 1e9) ? !isfinite(value) && put_special(text, value)
-                             : put_special(text, value))
-        return;
-    for (int precision = 15; precision <= 17; precision++) {
-        (void)snprintf(digits, sizeof(digits), "%.*g", precision, value);
-        if (precision == 17 || strtod(digits, NULL) == value)
-            break;
-    }
-    text_string(text, digits);
+    if (!isfinite(value) || fabs(value) < 1e9)
+        if (put_special(text, value))
+            return;
+    to = text_reserve(text, DECIMAL_BYTES);
+    if (to != NULL)
+        text->size += decimal_double(value, to);
 }
 
 static void put_escaped(struct text *text, unsigned char c)
