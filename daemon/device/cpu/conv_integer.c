@@ -4,12 +4,13 @@
  *
  * A tile of places at a time: the bytes under their windows are gathered (where the window hangs
  * over the edge the zero point, which counts nothing), multiplied, and stored by channel. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/cpu/constant.h"
 #include "device/cpu/int_gemm.h"
+#include "device/cpu/loops.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"
 #include "ops/quantized.h"
@@ -20,12 +21,14 @@ enum { TILE = 24 }; /* places */
 struct state {
     struct conv_geometry geometry;
     const struct int_gemm_ops *ops;
+    const struct loops *loops;
     const char *packed;       /* one matrix a group; NULL: packed in each run */
     size_t w, x_zero, w_zero; /* input numbers */
     bool is_qlinear;
     int64_t in, out; /* channels of a group */
     int64_t in_cells, out_cells, taps;
     size_t group_bytes, row_bytes, member_bytes;
+    size_t factor_bytes; /* scales, or biases, of all channels; 0: none */
 };
 
 static int64_t steps(const struct state *s) /* of a product */
@@ -86,6 +89,10 @@ struct job {
     char *scratch; /* of the members */
     int32_t x_zero;
     int64_t tiles; /* of an image and group */
+    /* QLinearConv: one a channel */
+    float *scales;
+    int32_t *biases;
+    struct byte_range range;
 };
 
 /* Element i of a parameter that may be one for all; 0 when it is left out. */
@@ -118,41 +125,43 @@ static void gather(const struct job *job, const uint8_t *x, int64_t place, uint8
     } while (taps_next(&taps));
 }
 
-/* Channel o of `places` places, `n` apart in `sums`. */
-static void store_scaled(const struct job *job, int64_t o, const int32_t *sums, int64_t places,
-                         int64_t n, int64_t at)
+/* What turns the sums of a QLinearConv into bytes: one of each a channel. */
+static void fill_factors(const struct job *job)
 {
-    const enum dtype dtype = job->call->out[0]->dtype;
-    const float low = dtype == DTYPE_INT8 ? -128 : 0, high = dtype == DTYPE_INT8 ? 127 : 255;
-    const int32_t bias = (int32_t)parameter(job, QLINEAR_BIAS, o);
-    const float scale = (float)parameter(job, QLINEAR_A_SCALE, 0) *
-                        (float)parameter(job, QLINEAR_B_SCALE, o) /
-                        (float)parameter(job, QLINEAR_Y_SCALE, 0);
-    const float zero = (float)parameter(job, QLINEAR_Y_ZERO, 0);
-    uint8_t *y = (uint8_t *)job->run->out[0] + at;
+    const double x = parameter(job, QLINEAR_A_SCALE, 0), y = parameter(job, QLINEAR_Y_SCALE, 0);
 
-    for (int64_t p = 0; p < places; p++) {
-        float value = nearbyintf((float)(sums[p * n] + bias) * scale) + zero;
-
-        y[p] = (uint8_t)(int32_t)fminf(high, fmaxf(low, value));
+    for (int64_t o = 0; o < job->state->geometry.out_channels; o++) {
+        job->scales[o] = (float)x * (float)parameter(job, QLINEAR_B_SCALE, o) / (float)y;
+        job->biases[o] = (int32_t)parameter(job, QLINEAR_BIAS, o);
     }
 }
 
+/* From [places][channels] to [channels][places], in numbers of `width` bytes. */
+static void turn(const char *from, int64_t places, int64_t channels, char *to, int64_t stride,
+                 size_t width)
+{
+    for (int64_t o = 0; o < channels; o++)
+        for (int64_t p = 0; p < places; p++)
+            memcpy(to + (size_t)(o * stride + p) * width, from + (size_t)(p * channels + o) * width,
+                   width);
+}
+
 static void store(const struct job *job, int64_t image_group, int64_t place, int64_t places,
-                  const int32_t *sums)
+                  const int32_t *sums, uint8_t *bytes)
 {
     const struct state *s = job->state;
+    const int64_t first = image_group % s->geometry.groups * s->out;
+    const size_t at = (size_t)(image_group * s->out * s->out_cells + place);
 
-    for (int64_t o = 0; o < s->out; o++) {
-        int64_t at = (image_group * s->out + o) * s->out_cells + place;
-
-        if (s->is_qlinear)
-            store_scaled(job, image_group % s->geometry.groups * s->out + o, sums + o, places,
-                         s->out, at);
-        else
-            for (int64_t p = 0; p < places; p++)
-                ((int32_t *)job->run->out[0])[at + p] = sums[p * s->out + o];
+    if (!s->is_qlinear) {
+        turn((const char *)sums, places, s->out, (char *)job->run->out[0] + at * sizeof(*sums),
+             s->out_cells, sizeof(*sums));
+        return;
     }
+    for (int64_t p = 0; p < places; p++)
+        s->loops->requantize_bytes(sums + p * s->out, bytes + p * s->out, (size_t)s->out,
+                                   job->biases + first, job->scales + first, &job->range);
+    turn((const char *)bytes, places, s->out, (char *)job->run->out[0] + at, s->out_cells, 1);
 }
 
 static void run_tile(const struct job *job, int64_t index, char *scratch)
@@ -173,7 +182,7 @@ static void run_tile(const struct job *job, int64_t index, char *scratch)
     s->ops->run(places, steps(s), s->out, rows,
                 job->packed + (size_t)(image_group % s->geometry.groups) * s->group_bytes, sums,
                 s->out);
-    store(job, image_group, place, places, sums);
+    store(job, image_group, place, places, sums, bytes);
 }
 
 static void run_job(void *arg, unsigned member, unsigned members)
@@ -209,8 +218,11 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
     s->taps = window_cells(&g->window, g->window.kernel);
     s->group_bytes = lines(s->ops->packed_bytes(steps(s), s->out));
     s->row_bytes = s->ops->row_bytes(steps(s));
+    s->loops = loops_for(call->device);
+    /* rows, sums, and the bytes of one place before or of all behind the product */
     s->member_bytes =
-        lines(TILE * (s->row_bytes + (size_t)s->out * sizeof(int32_t)) + (size_t)steps(s));
+        lines(TILE * (s->row_bytes + (size_t)s->out * (sizeof(int32_t) + 1)) + (size_t)steps(s));
+    s->factor_bytes = s->is_qlinear ? lines((size_t)g->out_channels * sizeof(float)) : 0;
     return share_weights(prepare, s);
 }
 
@@ -230,8 +242,8 @@ static enum status prepare(struct kernel_prepare *prepare, const struct state *p
         return error_set(err, status, "no memory for packed weights");
     }
     prepare->state = s;
-    prepare->scratch_bytes =
-        s->member_bytes * prepare->call.threads + (s->packed == NULL ? packed_bytes(s) : 0);
+    prepare->scratch_bytes = 2 * s->factor_bytes + s->member_bytes * prepare->call.threads +
+                             (s->packed == NULL ? packed_bytes(s) : 0);
     snprintf(prepare->note, sizeof(prepare->note), "%s", s->ops->form);
     return STATUS_OK;
 }
@@ -265,6 +277,16 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
         pack_weights(s, call, run->in[s->w], has_zero ? run->in[s->w_zero] : NULL, run->scratch);
         job.packed = run->scratch;
         job.scratch += packed_bytes(s);
+    }
+    if (s->is_qlinear) {
+        const bool is_signed = call->out[0]->dtype == DTYPE_INT8;
+
+        job.scales = (float *)(void *)job.scratch;
+        job.biases = (int32_t *)(void *)(job.scratch + s->factor_bytes);
+        job.scratch += 2 * s->factor_bytes;
+        job.range = (struct byte_range){(float)parameter(&job, QLINEAR_Y_ZERO, 0),
+                                        is_signed ? -128 : 0, is_signed ? 127 : 255};
+        fill_factors(&job);
     }
     job.x_zero = (int32_t)parameter(&job, s->x_zero, 0);
     job.tiles = (s->out_cells + TILE - 1) / TILE;

@@ -31,6 +31,11 @@ enum reduce_loop {
     REDUCE_LOOPS
 };
 
+/* What whole numbers are moved by and cut off at to become bytes (of either sign). */
+struct byte_range {
+    float zero, low, high;
+};
+
 /* y[i] = f(x[i]); x and y may be the same. */
 typedef void (*unary_fn)(const float *x, float *y, size_t count, float a, float b);
 
@@ -56,6 +61,12 @@ struct loops {
                            const float *scale, const float *shift);
     void (*float_from_half)(const uint16_t *x, float *y, size_t count);
     void (*half_from_float)(const float *x, uint16_t *y, size_t count);
+    /* y = saturate(round(x / scale) + zero); of NaN the zero point */
+    void (*quantize_bytes)(const float *x, uint8_t *y, size_t count, float scale,
+                           const struct byte_range *range);
+    /* y = saturate(round((x + bias) * scale) + zero), a bias and a scale for each */
+    void (*requantize_bytes)(const int32_t *x, uint8_t *y, size_t count, const int32_t *bias,
+                             const float *scale, const struct byte_range *range);
 };
 
 extern const struct loops loops_base, loops_avx2, loops_avx512;

@@ -168,4 +168,6 @@ const struct loops SIMD_NAME(loops) = {
     .affine_columns = affine_columns,
     .float_from_half = from_half,
     .half_from_float = to_half,
+    .quantize_bytes = quantize_bytes,
+    .requantize_bytes = requantize_bytes,
 };

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/cpu/convert.h"
 #include "device/cpu/cpu.h"
@@ -71,9 +72,15 @@ static void quantize_run(const struct quantize_job *job, size_t at, size_t count
                          struct parameters p)
 {
     const struct quantize_state *state = job->state;
+    const struct byte_range range = {(float)p.zero, (float)state->low, (float)state->high};
     int32_t results[CHUNK];
     float reals[CHUNK];
 
+    if (state->in_type == DTYPE_FLOAT && dtype_bytes(state->out_type) == 1) {
+        state->loops->quantize_bytes((const float *)(const void *)job->in + at,
+                                     (uint8_t *)job->out + at, count, p.scale, &range);
+        return;
+    }
     for (size_t i = 0; i < count; i += CHUNK) {
         size_t n = count - i < CHUNK ? count - i : CHUNK;
         const char *in = job->in + (at + i) * dtype_bytes(state->in_type);
@@ -105,8 +112,12 @@ static void dequantize_run(const struct quantize_job *job, size_t at, size_t cou
 
         convert(state->loops, state->in_type, job->in + (at + i) * dtype_bytes(state->in_type),
                 DTYPE_INT32, numbers, n);
-        for (size_t k = 0; k < n; k++)
-            reals[k] = (float)((int64_t)numbers[k] - p.zero) * p.scale;
+        if (dtype_bytes(state->in_type) < sizeof(int32_t))
+            for (size_t k = 0; k < n; k++)
+                reals[k] = (float)(numbers[k] - p.zero) * p.scale;
+        else
+            for (size_t k = 0; k < n; k++)
+                reals[k] = (float)((int64_t)numbers[k] - p.zero) * p.scale;
         convert(state->loops, DTYPE_FLOAT, reals, state->out_type,
                 job->out + (at + i) * dtype_bytes(state->out_type), n);
     }
@@ -242,13 +253,14 @@ static enum status enqueue_dynamic(const void *arg, const struct kernel_call *ca
     float high = fmaxf(0, (float)loops->row[REDUCE_max](x, count, 0));
     float scale = (high - low) / 255;
     struct parameters p = {.scale = scale};
-    struct quantize_state state = {.loops = loops, .low = 0, .high = 255};
     uint8_t *y = run->out[0];
 
     (void)arg;
     p.zero = scale > 0 ? (int32_t)fminf(255, fmaxf(0, rintf(-low / scale))) : 0;
-    for (size_t i = 0; i < count; i++)
-        y[i] = scale > 0 ? (uint8_t)quantised(&state, x[i], p) : 0;
+    if (scale > 0)
+        loops->quantize_bytes(x, y, count, scale, &(struct byte_range){(float)p.zero, 0, 255});
+    else
+        memset(y, 0, count);
     if (call->outputs > 1 && call->out[1] != NULL)
         *(float *)run->out[1] = scale;
     if (call->outputs > 2 && call->out[2] != NULL)

@@ -219,3 +219,53 @@ static void affine_columns(const float *x, float *y, size_t rows, size_t columns
         }
     }
 }
+
+/* ---- to bytes ---- */
+
+/* The low bytes of whole numbers. */
+INLINE void store_bytes(uint8_t *y, vi numbers, size_t count)
+{
+#if defined(__AVX512F__)
+    _mm512_mask_cvtepi32_storeu_epi8(y, (__mmask16)((1u << count) - 1), numbers);
+#else
+    float bits[VW];
+    uint32_t number;
+
+    vstore(bits, vf_from_i(numbers));
+    for (size_t i = 0; i < count; i++) {
+        memcpy(&number, &bits[i], sizeof(number));
+        y[i] = (uint8_t)number;
+    }
+#endif
+}
+
+/* y = saturate(round(x / scale) + zero); of NaN the zero point. */
+static void quantize_bytes(const float *x, uint8_t *y, size_t count, float scale,
+                           const struct byte_range *range)
+{
+    vf s = vset1(scale), z = vset1(range->zero);
+    vf low = vset1(range->low), high = vset1(range->high);
+
+    for (size_t i = 0; i < count; i += VW) {
+        size_t n = count - i < VW ? count - i : VW;
+        vf v = vadd(vround(vdiv(vload_upto(x + i, n), s)), z);
+
+        store_bytes(y + i, vi_convert(vselect_nan(v, z, vmin(high, vmax(low, v)))), n);
+    }
+}
+
+/* y = saturate(round((x + bias) * scale) + zero), a bias and a scale for each. */
+static void requantize_bytes(const int32_t *x, uint8_t *y, size_t count, const int32_t *bias,
+                             const float *scale, const struct byte_range *range)
+{
+    vf z = vset1(range->zero), low = vset1(range->low), high = vset1(range->high);
+
+    for (size_t i = 0; i < count; i += VW) {
+        size_t n = count - i < VW ? count - i : VW;
+        vi sum = vi_add(vi_from_f(vload_upto((const float *)(const void *)(x + i), n)),
+                        vi_from_f(vload_upto((const float *)(const void *)(bias + i), n)));
+        vf v = vadd(vround(vmul(vf_convert(sum), vload_upto(scale + i, n))), z);
+
+        store_bytes(y + i, vi_convert(vmin(high, vmax(low, v))), n);
+    }
+}
