@@ -1,4 +1,5 @@
 """Starts a server program on private sockets and stops it again; every test module uses it."""
+import ctypes
 import http.client
 import os
 import re
@@ -26,6 +27,11 @@ class UnixHTTPConnection(http.client.HTTPConnection):
         self.sock.connect(self.path)
 
 
+def die_with_parent():
+    """In a child: a test that is killed takes its server with it."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
 class Server:
     """One server process.  `arguments(settings)` makes its command line of "Section.Key=VALUE"s."""
 
@@ -43,7 +49,8 @@ class Server:
             settings = [word for setting in settings for word in ("--set", setting)]
         self.log_path = os.path.join(where, "log")
         with open(self.log_path, "w") as log:
-            self.process = subprocess.Popen([command, *settings, *more], stderr=log)
+            self.process = subprocess.Popen([command, *settings, *more], stderr=log,
+                                            preexec_fn=die_with_parent)
         self.wait_until_listening()
 
     def log(self):
