@@ -196,6 +196,9 @@ static void integers_outside_their_type_are_refused(void **state)
     assert_true(reads(DTYPE_UINT64, "[18446744073709551615]"));
     assert_false(reads(DTYPE_UINT64, "[18446744073709551616]"));
     assert_false(reads(DTYPE_FLOAT, "[1e39]"));
+    assert_false(reads(DTYPE_FLOAT, "[1e400]"));
+    assert_false(reads(DTYPE_DOUBLE, "[-1e400]"));
+    assert_true(reads(DTYPE_FLOAT, "[-Infinity]"));
     assert_true(reads(DTYPE_FLOAT, "[3.4028235e38]"));
     assert_false(reads(DTYPE_FLOAT16, "[70000]"));
     assert_true(reads(DTYPE_FLOAT16, "[65504]"));

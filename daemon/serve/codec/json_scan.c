@@ -307,6 +307,8 @@ static bool scan_number(struct json_scan *scan, struct number *out_number)
     if (at == scan->end)
         return scan_fail(scan, "the text ends in a number");
     number.value = to_double(digits, number.magnitude, exact, exponent);
+    if (isinf(number.value)) /* infinity has a word of its own */
+        return scan_fail(scan, "a number is outside the range of its type");
     if (number.is_negative)
         number.value = -number.value;
     scan->at = (char *)(uintptr_t)at;
