@@ -106,22 +106,54 @@ static double parameter(const struct job *job, size_t index, int64_t i)
                         shape_count(&operand->shape) > 1 ? (size_t)i : 0);
 }
 
-/* The bytes under the window of one place, channel by channel. */
-static void gather(const struct job *job, const uint8_t *x, int64_t place, uint8_t *to)
+/* Neighbouring places and where their windows begin (padding counts negative). */
+struct places {
+    int64_t places;
+    int64_t start[WINDOW_MAX_RANK][TILE];
+};
+
+static void lay_tile(const struct window *w, int64_t place, struct places *tile)
+{
+    for (int64_t p = 0; p < tile->places; p++) {
+        int64_t rest = place + p;
+
+        for (size_t i = w->spatial; i-- > 0; rest /= w->out[i])
+            tile->start[i][p] = rest % w->out[i] * w->stride[i] - w->pad_begin[i];
+    }
+}
+
+/* The cell under tap k of each place; -1: padding. */
+static void locate(const struct window *w, const struct places *tile, const int64_t *k,
+                   int64_t cells[TILE])
+{
+    for (int64_t p = 0; p < tile->places; p++)
+        cells[p] = 0;
+    for (size_t i = 0; i < w->spatial; i++)
+        for (int64_t p = 0; p < tile->places; p++) {
+            int64_t at = tile->start[i][p] + k[i] * w->dilation[i];
+
+            cells[p] = cells[p] < 0 || at < 0 || at >= w->in[i] ? -1 : cells[p] * w->in[i] + at;
+        }
+}
+
+/* The bytes under the windows of a tile, [places][channels][taps]. */
+static void gather(const struct job *job, const uint8_t *x, const struct places *tile, uint8_t *to)
 {
     const struct state *s = job->state;
+    const int64_t k = steps(s);
+    int64_t cells[TILE];
     struct taps taps;
 
-    taps_begin(&taps, &s->geometry.window, place);
+    taps_begin(&taps, &s->geometry.window, 0);
     do {
-        uint8_t *at = to + taps.tap;
+        locate(&s->geometry.window, tile, taps.k, cells);
+        for (int64_t c = 0; c < s->in; c++) {
+            const uint8_t *plane = x + c * s->in_cells;
+            uint8_t *at = to + c * s->taps + taps.tap;
 
-        if (taps.inside)
-            for (int64_t c = 0; c < s->in; c++)
-                at[c * s->taps] = x[c * s->in_cells + taps.cell];
-        else
-            for (int64_t c = 0; c < s->in; c++)
-                at[c * s->taps] = (uint8_t)job->x_zero;
+            for (int64_t p = 0; p < tile->places; p++, at += k)
+                *at = cells[p] < 0 ? (uint8_t)job->x_zero : plane[cells[p]];
+        }
     } while (taps_next(&taps));
 }
 
@@ -168,21 +200,21 @@ static void run_tile(const struct job *job, int64_t index, char *scratch)
 {
     const struct state *s = job->state;
     const int64_t image_group = index / job->tiles, place = index % job->tiles * TILE;
-    const int64_t places = s->out_cells - place < TILE ? s->out_cells - place : TILE;
     const uint8_t *x = (const uint8_t *)job->run->in[0] + image_group * s->in * s->in_cells;
+    struct places tile = {.places = s->out_cells - place < TILE ? s->out_cells - place : TILE};
     int32_t *sums = (int32_t *)(void *)scratch;
     char *rows = scratch + (size_t)(TILE * s->out) * sizeof(*sums);
     uint8_t *bytes = (uint8_t *)rows + TILE * s->row_bytes;
 
-    for (int64_t p = 0; p < places; p++) {
-        gather(job, x, place + p, bytes);
-        s->ops->pack_row(job->call->in[0]->dtype, steps(s), bytes, job->x_zero,
+    lay_tile(&s->geometry.window, place, &tile);
+    gather(job, x, &tile, bytes);
+    for (int64_t p = 0; p < tile.places; p++)
+        s->ops->pack_row(job->call->in[0]->dtype, steps(s), bytes + p * steps(s), job->x_zero,
                          rows + (size_t)p * s->row_bytes);
-    }
-    s->ops->run(places, steps(s), s->out, rows,
+    s->ops->run(tile.places, steps(s), s->out, rows,
                 job->packed + (size_t)(image_group % s->geometry.groups) * s->group_bytes, sums,
                 s->out);
-    store(job, image_group, place, places, sums, bytes);
+    store(job, image_group, place, tile.places, sums, bytes);
 }
 
 static void run_job(void *arg, unsigned member, unsigned members)
@@ -219,9 +251,9 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
     s->group_bytes = lines(s->ops->packed_bytes(steps(s), s->out));
     s->row_bytes = s->ops->row_bytes(steps(s));
     s->loops = loops_for(call->device);
-    /* rows, sums, and the bytes of one place before or of all behind the product */
-    s->member_bytes =
-        lines(TILE * (s->row_bytes + (size_t)s->out * (sizeof(int32_t) + 1)) + (size_t)steps(s));
+    /* sums, rows, and the bytes before or behind the product */
+    s->member_bytes = lines(TILE * (s->row_bytes + (size_t)s->out * sizeof(int32_t) +
+                                    (size_t)(steps(s) > s->out ? steps(s) : s->out)));
     s->factor_bytes = s->is_qlinear ? lines((size_t)g->out_channels * sizeof(float)) : 0;
     return share_weights(prepare, s);
 }
