@@ -6,7 +6,6 @@
  * over the edge the zero point, which counts nothing), multiplied, and stored by channel. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "device/cpu/constant.h"
 #include "device/cpu/int_gemm.h"
@@ -168,15 +167,17 @@ static void fill_factors(const struct job *job)
     }
 }
 
-/* From [places][channels] to [channels][places], in numbers of `width` bytes. */
-static void turn(const char *from, int64_t places, int64_t channels, char *to, int64_t stride,
-                 size_t width)
-{
-    for (int64_t o = 0; o < channels; o++)
-        for (int64_t p = 0; p < places; p++)
-            memcpy(to + (size_t)(o * stride + p) * width, from + (size_t)(p * channels + o) * width,
-                   width);
-}
+/* From [places][channels] to [channels][places], `stride` apart. */
+#define TURN(name, type)                                                                           \
+    static void name(const type *from, int64_t places, int64_t channels, type *to, int64_t stride) \
+    {                                                                                              \
+        for (int64_t o = 0; o < channels; o++)                                                     \
+            for (int64_t p = 0; p < places; p++)                                                   \
+                to[o * stride + p] = from[p * channels + o];                                       \
+    }
+
+TURN(turn_bytes, uint8_t)
+TURN(turn_sums, int32_t)
 
 static void store(const struct job *job, int64_t image_group, int64_t place, int64_t places,
                   const int32_t *sums, uint8_t *bytes)
@@ -186,14 +187,13 @@ static void store(const struct job *job, int64_t image_group, int64_t place, int
     const size_t at = (size_t)(image_group * s->out * s->out_cells + place);
 
     if (!s->is_qlinear) {
-        turn((const char *)sums, places, s->out, (char *)job->run->out[0] + at * sizeof(*sums),
-             s->out_cells, sizeof(*sums));
+        turn_sums(sums, places, s->out, (int32_t *)job->run->out[0] + at, s->out_cells);
         return;
     }
     for (int64_t p = 0; p < places; p++)
         s->loops->requantize_bytes(sums + p * s->out, bytes + p * s->out, (size_t)s->out,
                                    job->biases + first, job->scales + first, &job->range);
-    turn((const char *)bytes, places, s->out, (char *)job->run->out[0] + at, s->out_cells, 1);
+    turn_bytes(bytes, places, s->out, (uint8_t *)job->run->out[0] + at, s->out_cells);
 }
 
 static void run_tile(const struct job *job, int64_t index, char *scratch)

@@ -27,7 +27,7 @@ void team_barrier(void);
  * the others are awake; on a busy machine one of them may come a time slice late. */
 static inline unsigned team_size(unsigned threads, double nanoseconds)
 {
-    return nanoseconds < 15000 ? 1 : threads;
+    return nanoseconds < 30000 ? 1 : threads;
 }
 
 /* Member's share [*from, *to) of `count` things. */
