@@ -39,7 +39,7 @@ static int64_t integer_count(int64_t start, int64_t limit, int64_t delta)
 {
     uint64_t distance, step;
 
-    if (delta > 0 ? limit <= start : limit >= start)
+    if (delta == 0 || (delta > 0 ? limit <= start : limit >= start))
         return 0;
     distance = delta > 0 ? (uint64_t)limit - (uint64_t)start : (uint64_t)start - (uint64_t)limit;
     step = delta > 0 ? (uint64_t)delta : -(uint64_t)delta;

@@ -480,7 +480,7 @@ bool scan_tensor(struct json_scan *scan, enum dtype dtype, void *to, size_t room
     if (!scan_enter(scan, '['))
         return false;
     while (scan->depth > outside) {
-        struct bytes ignored[1];
+        struct bytes ignored[1] = {0};
 
         if (!scan_next_element(scan)) {
             if (scan->why != NULL)
