@@ -160,6 +160,7 @@ static int run_load(const struct ctl *ctl, struct load *load)
 
 static bool parse_load(struct ctl *ctl, struct load *load, const char **inputs)
 {
+    double number;
     int option;
 
     optind = 0;
@@ -171,16 +172,23 @@ static bool parse_load(struct ctl *ctl, struct load *load, const char **inputs)
             inputs[load->request.inputs++] = optarg;
             break;
         case 'c':
-            load->connections = (unsigned)strtoul(optarg, NULL, 10);
+            if (!ctl_number(optarg, MOST_CONNECTIONS, &number))
+                return false;
+            load->connections = (unsigned)number;
             break;
         case 't':
-            load->seconds = strtod(optarg, NULL);
+            if (!ctl_number(optarg, MOST_SECONDS, &load->seconds))
+                return false;
             break;
         case 'n':
-            load->most = strtoull(optarg, NULL, 10);
+            if (!ctl_number(optarg, MOST_COUNT, &number))
+                return false;
+            load->most = (uint64_t)number;
             break;
         case 'b':
-            load->rows = strtoll(optarg, NULL, 10);
+            if (!ctl_number(optarg, MOST_COUNT, &number))
+                return false;
+            load->rows = (int64_t)number;
             break;
         case 'v':
             load->request.version = optarg;

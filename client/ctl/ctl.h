@@ -42,6 +42,10 @@ struct ctl {
 int ctl_fail(const struct sluice_error *error);
 int ctl_usage(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+enum { MOST_SECONDS = 1000000000, MOST_COUNT = 1000000000 };
+/* A plain number from 0 to `most` and nothing behind it. */
+bool ctl_number(const char *text, double most, double *out_value);
+
 /* ---- message.c ---- */
 
 /* Calls `method` ("sluice.v1.Admin/Memory") and unpacks the reply; 0, or the exit status after

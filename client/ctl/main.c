@@ -1,4 +1,5 @@
 /* sluicectl: operates sluiced.  Options and the table of verbs. */
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -67,6 +68,26 @@ int ctl_usage(const char *format, ...)
     return EXIT_USAGE;
 }
 
+bool ctl_number(const char *text, double most, double *out_value)
+{
+    char *end;
+    double value = strtod(text, &end);
+
+    if (end == text || *end != '\0' || !(value >= 0 && value <= most))
+        return false;
+    *out_value = value;
+    return true;
+}
+
+/* What was printed must have arrived: a full disk is no success. */
+static int flushed(int exit_status)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return exit_status;
+    (void)fprintf(stderr, "sluicectl: the answer could not be written: %s\n", strerror(errno));
+    return exit_status == EXIT_DONE ? EXIT_REFUSED : exit_status;
+}
+
 static int run_verb(struct ctl *ctl, int64_t timeout_us)
 {
     struct sluice_error error;
@@ -75,6 +96,8 @@ static int run_verb(struct ctl *ctl, int64_t timeout_us)
     for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
         if (strcmp(verbs[i].name, ctl->argv[0]) != 0)
             continue;
+        if (verbs[i].usage[0] == '\0' && ctl->argc > 1)
+            return ctl_usage("%s", verbs[i].name);
         if (sluice_open(ctl->server, &ctl->client, &error) != SLUICE_OK) {
             (void)ctl_fail(&error);
             return EXIT_USAGE;
@@ -110,7 +133,8 @@ int main(int argc, char **argv)
             ctl.as_json = true;
             break;
         case 't':
-            timeout_s = strtod(optarg, NULL);
+            if (!ctl_number(optarg, MOST_SECONDS, &timeout_s))
+                return ctl_usage("--timeout '%s': seconds are allowed", optarg);
             break;
         case 'V':
             (void)puts("sluicectl " SLUICE_VERSION);
@@ -136,5 +160,5 @@ int main(int argc, char **argv)
     }
     ctl.argc = argc - optind;
     ctl.argv = argv + optind;
-    return run_verb(&ctl, (int64_t)(timeout_s * 1e6));
+    return flushed(run_verb(&ctl, (int64_t)(timeout_s * 1e6)));
 }

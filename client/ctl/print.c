@@ -48,6 +48,14 @@ struct table *table_create(size_t columns, const char *const *titles, const char
     return table;
 }
 
+/* The name of a model may hold anything; a terminal obeys control characters. */
+static void blank_controls(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
 void table_add(struct table *table, const char *const *cells)
 {
     if (table->rows == table->room) {
@@ -60,6 +68,7 @@ void table_add(struct table *table, const char *const *cells)
         table->cells[table->rows * table->columns + i] = strdup(cells[i] != NULL ? cells[i] : "");
         if (table->cells[table->rows * table->columns + i] == NULL)
             abort();
+        blank_controls(table->cells[table->rows * table->columns + i]);
     }
     table->rows++;
 }

@@ -156,8 +156,18 @@ class Control(Case):
         self.assertEqual(self.run_ctl("health").returncode, 3)
 
     def test_a_bad_command_line_exits_with_2(self):
-        for words in ((), ("frobnicate",), ("unload",), ("plan", "magika", "--batch", "0")):
+        for words in ((), ("frobnicate",), ("unload",), ("plan", "magika", "--batch", "0"), ("drain", "later"),
+                      ("status", "magika"), ("--timeout", "soon", "status"), ("--timeout", "-1", "status"),
+                      ("bench", "magika", "-n", "-5"), ("bench", "magika", "-c", "2x")):
             self.assertEqual(self.run_ctl(*words).returncode, 2, words)
+        self.assertEqual(self.run_ctl("health").returncode, 0)
+
+    def test_an_answer_that_cannot_be_written_is_no_success(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([SLUICECTL, "--server", self.address, "status"], stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("could not be written", done.stderr)
 
 
 class Reload(Case):
