@@ -127,6 +127,31 @@ static void cut_segments(const struct window *w, bool transposed, int64_t place,
     }
 }
 
+enum { MAX_PANEL = 64, PIECE = 16 };
+
+/* Cells that all exist.  Pieces of a known size need no call. */
+static void copy_inside(const float *x, int64_t count, int64_t stride, float *to)
+{
+    int64_t i = 0;
+
+    switch (stride) {
+    case 1:
+        for (; i + PIECE <= count; i += PIECE)
+            memcpy(to + i, x + i, PIECE * sizeof(float));
+        for (; i < count; i++)
+            to[i] = x[i];
+        break;
+    case 2:
+        for (; i < count; i++)
+            to[i] = x[2 * i];
+        break;
+    default:
+        for (; i < count; i++)
+            to[i] = x[i * stride];
+        break;
+    }
+}
+
 /* One row of the columns for one segment: tap k of the channel whose cells are at x. */
 static void gather(const struct window *w, const struct segment *segment, const int64_t *k,
                    const float *x, float *to)
@@ -147,8 +172,8 @@ static void gather(const struct window *w, const struct segment *segment, const 
         return;
     }
     x += row * in;
-    if (stride == 1 && first >= 0 && first + segment->count <= in) {
-        memcpy(to, x + first, (size_t)segment->count * sizeof(float));
+    if (first >= 0 && first + (segment->count - 1) * stride < in) {
+        copy_inside(x + first, segment->count, stride, to);
         return;
     }
     for (int64_t i = 0; i < segment->count; i++) {
@@ -255,8 +280,6 @@ static void run_panel(const struct job *job, int64_t index, struct panel *panel,
         s->ops->run(&gemm, row, rows, 0, 1, scratch);
     }
 }
-
-enum { MAX_PANEL = 64 };
 
 static void run_job(void *arg, unsigned member, unsigned members)
 {
