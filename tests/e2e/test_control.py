@@ -113,6 +113,10 @@ class Control(Case):
         row, = self.ctl("stats", "magika")["model_stats"]
         self.assertEqual((row["inference_count"], row["inference_stats"]["success"]["count"]), (6, 3))
         self.assertIn("6 rows", self.table("stats", "magika"))
+        for rows in (7, 1, 16, 5, 3):
+            self.ctl("infer", "magika", "-i", "bytes=zeros:%dx2048" % rows)
+        row, = self.ctl("stats", "magika")["model_stats"]
+        self.assertEqual([batch["batch_size"] for batch in row["batch_stats"]], [1, 2, 3, 5, 7, 16])
 
     def test_bench_counts_its_requests(self):
         self.ctl("load", "magika")

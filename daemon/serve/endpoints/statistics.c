@@ -1,6 +1,7 @@
 /* ModelStatistics, in Triton's terms. */
 #include "serve/endpoints/statistics.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "serve/endpoint.h"
@@ -38,6 +39,14 @@ static Inference__InferStatistics *copy_stats(struct call *call, struct model_st
     return copy;
 }
 
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = (*(Inference__InferBatchStatistics *const *)a)->batch_size;
+    uint64_t y = (*(Inference__InferBatchStatistics *const *)b)->batch_size;
+
+    return (x > y) - (x < y);
+}
+
 static size_t copy_batches(struct call *call, struct model_stats *stats,
                            Inference__InferBatchStatistics ***out_list)
 {
@@ -60,6 +69,8 @@ static size_t copy_batches(struct call *call, struct model_stats *stats,
         batch->compute_output = copy_duration(call, &stat->output);
         list[count++] = batch;
     }
+    if (count > 1) /* they lie in order of their hash */
+        qsort(list, count, sizeof(*list), by_size);
     *out_list = list;
     return count;
 }
