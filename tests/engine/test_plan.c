@@ -389,6 +389,50 @@ static void the_ledger_is_as_before_once_the_network_is_gone(void **state)
     assert_int_equal(after.reserved_bytes, before.reserved_bytes);
 }
 
+/* x (quantised weights * scale), with the weights folded. */
+static struct graph *scaled_weights_graph(void)
+{
+    struct graph *graph = graph_create();
+    const struct shape square = SHAPE(128, 128), scalar = {0};
+    struct constant *bytes = constant_allocate(DTYPE_INT8, &square);
+    struct constant *scale = constant_allocate(DTYPE_FLOAT, &scalar);
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, 128));
+    struct node *cast;
+    struct value *w, *y;
+
+    for (int i = 0; i < 128 * 128; i++)
+        ((int8_t *)(uintptr_t)bytes->tensor.data)[i] = i % 129 == 0 ? 2 : 0;
+    *(float *)(uintptr_t)scale->tensor.data = 0.25f;
+    cast = NODE(graph, "Cast", graph_add_constant(graph, "q", bytes));
+    set_attr_int(cast, "to", DTYPE_FLOAT);
+    w = APPLY(graph, "Mul", cast->out[0], graph_add_constant(graph, "s", scale));
+    y = APPLY(graph, "MatMul", x, w);
+    set_borders(graph, 1, &x, 1, &y);
+    return graph;
+}
+
+static void folded_weights_leave_memory_once_packed_and_come_back(void **state)
+{
+    struct rig *rig = *state;
+    struct network *network = make_network(rig, scaled_weights_graph());
+    float in[3 * 128], out[3 * 128];
+
+    for (int i = 0; i < 3 * 128; i++)
+        in[i] = (float)i;
+    for (int64_t rows = 1; rows <= 3; rows += 2) {
+        const struct shape shape = SHAPE(rows, 128);
+        struct plan *plan = make_plan(network, &shape);
+
+        assert_ok(run_floats(rig, plan, in, (size_t)rows * 128, out, (size_t)rows * 128));
+        for (int64_t i = 0; i < rows * 128; i++)
+            assert_float_equal(out[i], (float)i / 2, 0);
+        plan_unref(plan);
+    }
+    /* the packed form and small things, not the floats beside it */
+    assert_true(network_resident_bytes(network) < 128 * 128 * sizeof(float) * 3 / 2);
+    network_destroy(network);
+}
+
 /* ---- refusals ---- */
 
 static void an_unsound_shape_names_the_node(void **state)
@@ -548,6 +592,7 @@ int main(void)
         cmocka_unit_test(the_plan_used_longest_ago_goes_first),
         cmocka_unit_test(a_plan_that_runs_outlives_its_place_in_the_cache),
         cmocka_unit_test(the_ledger_is_as_before_once_the_network_is_gone),
+        cmocka_unit_test(folded_weights_leave_memory_once_packed_and_come_back),
         cmocka_unit_test(an_unsound_shape_names_the_node),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(a_run_allocates_nothing),
