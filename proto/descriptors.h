@@ -1,4 +1,5 @@
-/* The FileDescriptorSet of every .proto file: bytes [proto_descriptor_set, proto_descriptor_set_end). */
+/* The FileDescriptorSet of every .proto file: bytes [proto_descriptor_set,
+ * proto_descriptor_set_end). */
 #ifndef PROTO_DESCRIPTORS_H
 #define PROTO_DESCRIPTORS_H
 

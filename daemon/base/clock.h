@@ -6,8 +6,8 @@
 
 #define CLOCK_NEVER INT64_MAX
 
-int64_t clock_now_us(void);      /* CLOCK_MONOTONIC */
-int64_t clock_now_ns(void);      /* CLOCK_MONOTONIC */
-int64_t clock_wall_ms(void);     /* CLOCK_REALTIME, since 1970 */
+int64_t clock_now_us(void);  /* CLOCK_MONOTONIC */
+int64_t clock_now_ns(void);  /* CLOCK_MONOTONIC */
+int64_t clock_wall_ms(void); /* CLOCK_REALTIME, since 1970 */
 
 #endif

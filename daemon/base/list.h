@@ -10,7 +10,7 @@ struct list {
     struct list *prev;
 };
 
-#define CONTAINER_OF(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
+#define CONTAINER_OF(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 static inline void list_init(struct list *list)
 {

@@ -33,7 +33,8 @@ void mailbox_put(struct mailbox *box, struct mail *mail)
     do
         mail->next = newest;
     while (!atomic_compare_exchange_weak(&box->newest, &newest, mail));
-    /* After the put, so that a receiver that goes to sleep now sees either the message or our wake. */
+    /* After the put, so that a receiver that goes to sleep now sees either the message or our wake.
+     */
     if (atomic_exchange(&box->sleeping, false)) {
         uint64_t one = 1;
 
@@ -94,8 +95,7 @@ void mailbox_wait(struct mailbox *box, int64_t until_us)
     if (until_us == CLOCK_NEVER) {
         (void)poll(&wait, 1, -1);
     } else if (left_us > 0) {
-        struct timespec left = {.tv_sec = left_us / 1000000,
-                                .tv_nsec = left_us % 1000000 * 1000};
+        struct timespec left = {.tv_sec = left_us / 1000000, .tv_nsec = left_us % 1000000 * 1000};
 
         (void)ppoll(&wait, 1, &left, NULL);
     }

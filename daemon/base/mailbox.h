@@ -38,7 +38,8 @@ void mailbox_put(struct mailbox *box, struct mail *mail);
 struct mail *mailbox_take_all(struct mailbox *box);
 /* Says that the receiver will wait on the descriptor; false when something is there already. */
 bool mailbox_sleep(struct mailbox *box);
-/* The receiver is up and will look: senders need not wake it.  Ends with the next mailbox_sleep(). */
+/* The receiver is up and will look: senders need not wake it.  Ends with the next mailbox_sleep().
+ */
 void mailbox_rise(struct mailbox *box);
 /* Readable while a wake is due; the receiver clears it with mailbox_clear(). */
 int mailbox_fd(const struct mailbox *box);

@@ -1,4 +1,5 @@
-/* A device: memory, lanes, kernels.  One table, filled by device/cpu, device/null (and device/cuda).
+/* A device: memory, lanes, kernels.  One table, filled by device/cpu, device/null (and
+ * device/cuda).
  *
  * Ownership: device_open() owns it until device_close(); lanes and models must be gone before.
  * Threads:   calls on one lane by one thread at a time; everything else by any.
@@ -16,26 +17,30 @@ struct device_lane; /* a place where one batch at a time runs: CPU threads, a CU
 struct kernel;
 
 struct device_config {
-    const char *name; /* "cpu", "null", "cuda:0", "auto" */
-    unsigned lanes;   /* ≥ 1 */
-    unsigned threads; /* compute threads over all lanes; 0: the machine's cores */
+    const char *name;      /* "cpu", "null", "cuda:0", "auto" */
+    unsigned lanes;        /* ≥ 1 */
+    unsigned threads;      /* compute threads over all lanes; 0: the machine's cores */
     const char *precision; /* "strict", "tf32", … ; the CPU knows "strict" and "default" */
 };
 
 struct device_ops {
     const char *name;
-    enum status (*open)(const struct device_config *config, struct device **out_device, struct error *err);
+    enum status (*open)(const struct device_config *config, struct device **out_device,
+                        struct error *err);
     void (*close)(struct device *device);
     enum status (*lane_open)(struct device *device, unsigned index, struct device_lane **out_lane);
     void (*lane_close)(struct device_lane *lane);
     /* Must be called by the thread that is about to run kernels on the lane (thread teams are bound
      * to threads); cheap when nothing changed. */
     void (*lane_enter)(struct device_lane *lane);
-    /* Waits for what the lane was given.  STATUS_DEVICE_LOST: nothing on this device works any more. */
+    /* Waits for what the lane was given.  STATUS_DEVICE_LOST: nothing on this device works any
+     * more. */
     enum status (*lane_wait)(struct device_lane *lane);
     /* Copies between host and device in lane order; on the CPU a memcpy. */
-    enum status (*copy_in)(struct device_lane *lane, void *device_to, const void *host_from, size_t bytes);
-    enum status (*copy_out)(struct device_lane *lane, void *host_to, const void *device_from, size_t bytes);
+    enum status (*copy_in)(struct device_lane *lane, void *device_to, const void *host_from,
+                           size_t bytes);
+    enum status (*copy_out)(struct device_lane *lane, void *host_to, const void *device_from,
+                            size_t bytes);
     /* Kernels that implement `op`, best first, NULL at the end; NULL when there are none. */
     const struct kernel *const *(*kernels)(struct device *device, const struct op_def *op);
     /* One line: "cpu: Intel Xeon …, 2 cores, avx512". */

@@ -1,16 +1,17 @@
 /* A kernel: one way to compute an operator on a device.
  *
- * For each operator a device lists kernels, best first (kernels.def); the first that does not refuse
- * wins, and the refusals before it are kept for --explain-plan.  After prepare() nothing is allocated
- * and nothing waits.
+ * For each operator a device lists kernels, best first (kernels.def); the first that does not
+ * refuse wins, and the refusals before it are kept for --explain-plan.  After prepare() nothing is
+ * allocated and nothing waits.
  *
  * Layouts.  PLAIN is row-major.  BLOCKED is n, C/b, spatial…, b (oneDNN's nChw8c / nChw16c, also
- * nCw8c and nCdhw8c) with b = device->channel_block and rank ≥ 3; the channels are padded to a multiple
- * of b and THE PADDING IS ALWAYS ZERO: a kernel writing BLOCKED must leave it zero (sigmoid(0) is not!).
- * NHWC is channels last.  Data type and logical shape are the same in every layout.
+ * nCw8c and nCdhw8c) with b = device->channel_block and rank ≥ 3; the channels are padded to a
+ * multiple of b and THE PADDING IS ALWAYS ZERO: a kernel writing BLOCKED must leave it zero
+ * (sigmoid(0) is not!). NHWC is channels last.  Data type and logical shape are the same in every
+ * layout.
  *
- * Same bits: how a kernel blocks its loops and in which order it sums depends on the geometry of one
- * row (everything behind dimension 0), never on the batch, the threads or the addresses.
+ * Same bits: how a kernel blocks its loops and in which order it sums depends on the geometry of
+ * one row (everything behind dimension 0), never on the batch, the threads or the addresses.
  */
 #ifndef DEVICE_KERNEL_H
 #define DEVICE_KERNEL_H
@@ -22,15 +23,17 @@
 enum layout { LAYOUT_PLAIN, LAYOUT_BLOCKED, LAYOUT_NHWC, LAYOUT_COUNT };
 const char *layout_name(enum layout layout);
 /* Bytes of a tensor in this layout, padding included. */
-size_t layout_bytes(enum layout layout, unsigned channel_block, enum dtype dtype, const struct shape *shape);
+size_t layout_bytes(enum layout layout, unsigned channel_block, enum dtype dtype,
+                    const struct shape *shape);
 
 /* What is known of an operand when a plan is made. */
 struct operand {
     enum dtype dtype;
     enum layout layout;
     struct shape shape;
-    /* Elements from one index of dimension 0 to the next: more than dense when the value is a slice of
-     * a larger one (concat by construction).  0: dense.  Only given to kernels with KERNEL_STRIDED. */
+    /* Elements from one index of dimension 0 to the next: more than dense when the value is a slice
+     * of a larger one (concat by construction).  0: dense.  Only given to kernels with
+     * KERNEL_STRIDED. */
     int64_t outer_stride;
     const void *constant; /* its elements when they never change (PLAIN, dense); else NULL */
     void *constant_key;   /* identity of the constant, for weights_share(); else NULL */
@@ -53,8 +56,9 @@ struct weights_cache;
  * "gemm k=… n=…"), or makes room for it: *out_is_new says that the caller must fill `bytes` bytes.
  * Lives until the model goes; 64-byte aligned; in memory of the device's mem_source.
  * STATUS_NO_MEMORY: nothing changed. */
-MUST_CHECK enum status weights_share(struct weights_cache *cache, const void *key, const char *format,
-                                     size_t bytes, void **out_packed, bool *out_is_new);
+MUST_CHECK enum status weights_share(struct weights_cache *cache, const void *key,
+                                     const char *format, size_t bytes, void **out_packed,
+                                     bool *out_is_new);
 /* Takes back a piece that weights_share() just made and that could not be filled. */
 void weights_drop(struct weights_cache *cache, const void *key, const char *format);
 
@@ -62,16 +66,17 @@ struct kernel_prepare {
     struct kernel_call call;
     struct weights_cache *weights;
     /* out, zeroed before: */
-    void *state;          /* the kernel's own; passed to enqueue and release */
-    size_t scratch_bytes; /* wanted behind run->scratch each time; 64-byte aligned; part of the peak */
+    void *state; /* the kernel's own; passed to enqueue and release */
+    size_t
+        scratch_bytes; /* wanted behind run->scratch each time; 64-byte aligned; part of the peak */
     uint32_t constants_used; /* bit i: the elements of constant input i are still read at run time.
                                 Constants that no kernel reads any more are dropped from memory. */
-    char note[96];        /* for explain-plan: "winograd f4x4", "jit:avx512 …" */
+    char note[96];           /* for explain-plan: "winograd f4x4", "jit:avx512 …" */
 };
 
 /* Strings made while running: owned by the run, gone with it. */
 struct string_heap;
-struct string_heap *string_heap_create(void); /* NULL when malloc refuses */
+struct string_heap *string_heap_create(void);       /* NULL when malloc refuses */
 void string_heap_destroy(struct string_heap *heap); /* NULL is fine */
 /* Room for `size` bytes, or NULL when memory is short. */
 char *string_heap_take(struct string_heap *heap, size_t size);
@@ -87,32 +92,36 @@ struct kernel_run {
 };
 
 enum kernel_flag {
-    KERNEL_IN_PLACE = 1 << 0, /* out[0] may be the very buffer of in[0] (same bytes) */
-    KERNEL_IN_PLACE_1 = 1 << 1, /* … of in[1] */
+    KERNEL_IN_PLACE = 1 << 0,      /* out[0] may be the very buffer of in[0] (same bytes) */
+    KERNEL_IN_PLACE_1 = 1 << 1,    /* … of in[1] */
     KERNEL_IN_PLACE_LAST = 1 << 2, /* … of the last input (a fused residual) */
-    KERNEL_STRIDED = 1 << 3,  /* honours outer_stride of in[0] and out[0] */
+    KERNEL_STRIDED = 1 << 3,       /* honours outer_stride of in[0] and out[0] */
     KERNEL_BATCH_INEXACT = 1 << 4, /* cannot keep "same row, same bits" (a scale over all rows …) */
-    KERNEL_LAYOUT_CHANGE = 1 << 5 /* reorder: in[0] and out[0] may have any two layouts of `layouts` */
+    KERNEL_LAYOUT_CHANGE =
+        1 << 5 /* reorder: in[0] and out[0] may have any two layouts of `layouts` */
 };
 
 struct kernel {
     const char *name; /* "cpu:dnnl", "cpu:gemm" */
     uint32_t flags;   /* enum kernel_flag */
-    /* Layouts in which this kernel takes its 3-D to 5-D activations in and out (bit per enum layout).
-     * All activations of a step share one layout, but for `layout_change` kernels (reorder).
-     * Operands of other ranks, and constants, are always PLAIN.  0 means PLAIN only. */
+    /* Layouts in which this kernel takes its 3-D to 5-D activations in and out (bit per enum
+     * layout). All activations of a step share one layout, but for `layout_change` kernels
+     * (reorder). Operands of other ranks, and constants, are always PLAIN.  0 means PLAIN only. */
     uint32_t layouts;
-    /* Exceptions, 0 for none.  in[0] alone may also come in one of `in_layouts` while everything else
-     * of the step has one of `layouts` (a first convolution: 3 plain channels in, blocked out).  When
-     * `out_layouts` is not 0, out[0] has one of those instead, whatever the inputs have (a global
-     * pool: blocked in, plain [N,C,1,1] out).  refuses() sees the layouts and has the last word. */
+    /* Exceptions, 0 for none.  in[0] alone may also come in one of `in_layouts` while everything
+     * else of the step has one of `layouts` (a first convolution: 3 plain channels in, blocked
+     * out).  When `out_layouts` is not 0, out[0] has one of those instead, whatever the inputs have
+     * (a global pool: blocked in, plain [N,C,1,1] out).  refuses() sees the layouts and has the
+     * last word. */
     uint32_t in_layouts;
     uint32_t out_layouts;
     /* NULL when it can do it, else why not (borrowed text).  Cheap; called before prepare. */
     const char *(*refuses)(const struct kernel_call *call);
-    enum status (*prepare)(struct kernel_prepare *prepare, struct error *err); /* NULL: nothing to do */
+    enum status (*prepare)(struct kernel_prepare *prepare,
+                           struct error *err); /* NULL: nothing to do */
     /* Computes.  No allocation, no waiting, no logging. */
-    enum status (*enqueue)(const void *state, const struct kernel_call *call, const struct kernel_run *run);
+    enum status (*enqueue)(const void *state, const struct kernel_call *call,
+                           const struct kernel_run *run);
     void (*release)(void *state); /* NULL is fine */
 };
 

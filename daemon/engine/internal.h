@@ -169,8 +169,8 @@ enum status program_plan(struct network *network, struct program *program,
 /* network.c: the constant's elements are read by a plan's steps; STATUS_NO_MEMORY: over budget. */
 enum status network_hold(struct network *network, struct constant *constant);
 /* Packed forms are found by the address of their constant.  One that is not the model's own, but
- * folded for a plan, must live as long as the network once a form of it was made: network_keep() for
- * up to as many as were reserved. */
+ * folded for a plan, must live as long as the network once a form of it was made: network_keep()
+ * for up to as many as were reserved. */
 MUST_CHECK enum status network_reserve(struct network *network, size_t constants);
 void network_keep(struct network *network, struct constant *constant);
 /* Takes the elements out of memory unless a step reads them or they cannot come back. */

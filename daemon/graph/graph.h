@@ -23,8 +23,8 @@
 struct graph;
 struct node;
 
-/* How elements that left memory come back: from the file they were copied from, or computed anew from
- * another constant.  Embedded in a struct of whoever made the constant. */
+/* How elements that left memory come back: from the file they were copied from, or computed anew
+ * from another constant.  Embedded in a struct of whoever made the constant. */
 struct constant_origin {
     MUST_CHECK enum status (*restore)(const struct constant_origin *origin, void *to);
     void (*release)(struct constant_origin *origin);
@@ -50,8 +50,8 @@ struct constant *constant_create(const struct tensor *tensor, void *owner,
 struct constant *constant_allocate(enum dtype dtype, const struct shape *shape);
 struct constant *constant_ref(struct constant *constant);
 void constant_unref(struct constant *constant); /* NULL is fine */
-/* Takes the elements out of memory if they can come back: pages of a mapped file, or a copy that has
- * an origin (data is NULL then).  Nobody may be reading them. */
+/* Takes the elements out of memory if they can come back: pages of a mapped file, or a copy that
+ * has an origin (data is NULL then).  Nobody may be reading them. */
 void constant_drop(struct constant *constant);
 /* Brings dropped elements back; STATUS_OK at once when they are there. */
 MUST_CHECK enum status constant_restore(struct constant *constant);

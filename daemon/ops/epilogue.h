@@ -1,6 +1,7 @@
 /* What a fused step does to each result before it is stored: out = act(x + residual), or
  * act(x) + residual when `residual_after`.  Part of the attributes of conv, conv_transpose, matmul,
- * gemm, and of the element-wise chain's first member.  Made by graph passes, never read from files. */
+ * gemm, and of the element-wise chain's first member.  Made by graph passes, never read from files.
+ */
 #ifndef OPS_EPILOGUE_H
 #define OPS_EPILOGUE_H
 
@@ -9,8 +10,8 @@
 enum activation {
     ACT_NONE,
     ACT_RELU,
-    ACT_LEAKY_RELU,   /* a: slope */
-    ACT_CLIP,         /* a: low, b: high (ReLU6 is 0, 6) */
+    ACT_LEAKY_RELU, /* a: slope */
+    ACT_CLIP,       /* a: low, b: high (ReLU6 is 0, 6) */
     ACT_SIGMOID,
     ACT_TANH,
     ACT_SILU,         /* x * sigmoid(a x), a = 1 for SiLU */
@@ -19,7 +20,7 @@ enum activation {
     ACT_GELU_ERF,
     ACT_GELU_TANH,
     ACT_MISH,
-    ACT_ELU,          /* a: alpha */
+    ACT_ELU, /* a: alpha */
     ACT_SOFTPLUS,
     ACT_COUNT
 };

@@ -1,5 +1,6 @@
 /* If: one of two sub-graphs.  Never inferred or run as a node: a plan takes the branch that the
- * condition names and puts its nodes in place; while the condition is not known the plan ends there.
+ * condition names and puts its nodes in place; while the condition is not known the plan ends
+ * there.
  *
  * Inputs behind the condition are what the branches capture (graph/graph.h). */
 #include "ops/op.h"

@@ -49,26 +49,52 @@ struct attr_def {
     const char *name; /* ONNX's */
     size_t offset;
     bool required;
-    int64_t default_int;       /* ATTR_INT, ATTR_ENUM */
-    float default_float;       /* ATTR_FLOAT */
-    const char *default_text;  /* ATTR_STRING */
-    const char *const *words;  /* ATTR_ENUM: allowed texts, NULL at the end */
+    int64_t default_int;      /* ATTR_INT, ATTR_ENUM */
+    float default_float;      /* ATTR_FLOAT */
+    const char *default_text; /* ATTR_STRING */
+    const char *const *words; /* ATTR_ENUM: allowed texts, NULL at the end */
 };
 
 #define OP_ATTR_INT(type, field, standard)                                                         \
-    {ATTR_INT, #field, offsetof(type, field), .default_int = (standard)}
+    {                                                                                              \
+        ATTR_INT, #field, offsetof(type, field), .default_int = (standard)                         \
+    }
 #define OP_ATTR_FLOAT(type, field, standard)                                                       \
-    {ATTR_FLOAT, #field, offsetof(type, field), .default_float = (standard)}
+    {                                                                                              \
+        ATTR_FLOAT, #field, offsetof(type, field), .default_float = (standard)                     \
+    }
 #define OP_ATTR_STRING(type, field, standard)                                                      \
-    {ATTR_STRING, #field, offsetof(type, field), .default_text = (standard)}
+    {                                                                                              \
+        ATTR_STRING, #field, offsetof(type, field), .default_text = (standard)                     \
+    }
 #define OP_ATTR_ENUM(type, field, list, standard)                                                  \
-    {ATTR_ENUM, #field, offsetof(type, field), .default_int = (standard), .words = (list)}
-#define OP_ATTR_INTS(type, field) {ATTR_INTS, #field, offsetof(type, field)}
-#define OP_ATTR_FLOATS(type, field) {ATTR_FLOATS, #field, offsetof(type, field)}
-#define OP_ATTR_STRINGS(type, field) {ATTR_STRINGS, #field, offsetof(type, field)}
-#define OP_ATTR_TENSOR(type, field) {ATTR_TENSOR, #field, offsetof(type, field)}
-#define OP_ATTR_GRAPH(type, field) {ATTR_GRAPH, #field, offsetof(type, field), .required = true}
-#define OP_ATTR_END {ATTR_END, NULL, 0}
+    {                                                                                              \
+        ATTR_ENUM, #field, offsetof(type, field), .default_int = (standard), .words = (list)       \
+    }
+#define OP_ATTR_INTS(type, field)                                                                  \
+    {                                                                                              \
+        ATTR_INTS, #field, offsetof(type, field)                                                   \
+    }
+#define OP_ATTR_FLOATS(type, field)                                                                \
+    {                                                                                              \
+        ATTR_FLOATS, #field, offsetof(type, field)                                                 \
+    }
+#define OP_ATTR_STRINGS(type, field)                                                               \
+    {                                                                                              \
+        ATTR_STRINGS, #field, offsetof(type, field)                                                \
+    }
+#define OP_ATTR_TENSOR(type, field)                                                                \
+    {                                                                                              \
+        ATTR_TENSOR, #field, offsetof(type, field)                                                 \
+    }
+#define OP_ATTR_GRAPH(type, field)                                                                 \
+    {                                                                                              \
+        ATTR_GRAPH, #field, offsetof(type, field), .required = true                                \
+    }
+#define OP_ATTR_END                                                                                \
+    {                                                                                              \
+        ATTR_END, NULL, 0                                                                          \
+    }
 
 /* An application of an operator, as its rule sees it. */
 struct op_call {
@@ -82,13 +108,14 @@ struct op_call {
 };
 
 enum op_flag {
-    OP_ELEMENTWISE = 1 << 0,     /* out[0] has the broadcast shape of the inputs, element by element */
-    OP_VIEW = 1 << 1,            /* out[0] holds the very elements of in[0] in the same order */
-    OP_DATA_DEPENDENT = 1 << 2,  /* some output shape depends on values even when all inputs do not */
+    OP_ELEMENTWISE = 1 << 0, /* out[0] has the broadcast shape of the inputs, element by element */
+    OP_VIEW = 1 << 1,        /* out[0] holds the very elements of in[0] in the same order */
+    OP_DATA_DEPENDENT =
+        1 << 2, /* some output shape depends on values even when all inputs do not */
     OP_NOT_DETERMINISTIC = 1 << 3, /* never folded, never merged (random numbers) */
-    OP_INTERNAL = 1 << 4,        /* made by passes; never read from a file */
-    OP_SHAPE_ONLY = 1 << 5       /* reads only the shapes of its inputs (Shape, Size): its kernel runs
-                                    with in[i] NULL when a plan is made */
+    OP_INTERNAL = 1 << 4,          /* made by passes; never read from a file */
+    OP_SHAPE_ONLY = 1 << 5 /* reads only the shapes of its inputs (Shape, Size): its kernel runs
+                              with in[i] NULL when a plan is made */
 };
 
 struct op_def {
@@ -98,12 +125,12 @@ struct op_def {
         int since;          /* opset of the form described here */
         const char *domain; /* NULL: ai.onnx */
     } onnx;
-    int inputs;           /* at most; -1: any number */
-    int min_inputs;       /* 0: all `inputs` are required */
-    int outputs;          /* at most; -1: any number; only the first is required unless infer says so */
-    uint32_t dtypes;      /* allowed for in[0]; 0: infer checks.  Others: infer checks */
-    uint32_t flags;       /* enum op_flag */
-    uint32_t value_inputs; /* bit i: the value of in[i] decides a shape */
+    int inputs;      /* at most; -1: any number */
+    int min_inputs;  /* 0: all `inputs` are required */
+    int outputs;     /* at most; -1: any number; only the first is required unless infer says so */
+    uint32_t dtypes; /* allowed for in[0]; 0: infer checks.  Others: infer checks */
+    uint32_t flags;  /* enum op_flag */
+    uint32_t value_inputs;        /* bit i: the value of in[i] decides a shape */
     const struct attr_def *attrs; /* NULL: none */
     size_t attrs_size;
     /* Fills call->out.  STATUS_INVALID or STATUS_UNSUPPORTED with a sentence naming attribute or
@@ -133,7 +160,7 @@ enum status op_infer_compare(const struct op_call *call, struct error *err);
 enum status op_broadcast_shapes(const struct op_call *call, struct shape *out_shape,
                                 struct error *err);
 /* Reads a known INT64 or INT32 tensor of rank 0 or 1 into `values` (room for `room`). */
-enum status op_read_ints(const struct tensor *tensor, const char *what, size_t room, int64_t *values,
-                         size_t *out_count, struct error *err);
+enum status op_read_ints(const struct tensor *tensor, const char *what, size_t room,
+                         int64_t *values, size_t *out_count, struct error *err);
 
 #endif

@@ -21,11 +21,13 @@ struct shape {
 
 struct shape shape_make(size_t rank, const int64_t *dims);
 bool shape_is_equal(const struct shape *a, const struct shape *b);
-bool shape_is_known(const struct shape *shape); /* no dimension is SHAPE_UNKNOWN */
+bool shape_is_known(const struct shape *shape);               /* no dimension is SHAPE_UNKNOWN */
 bool shape_has_axis(const struct shape *shape, int64_t axis); /* -rank ≤ axis < rank */
-size_t shape_axis(const struct shape *shape, int64_t axis);   /* axis, negatives counted from the end */
+size_t shape_axis(const struct shape *shape,
+                  int64_t axis); /* axis, negatives counted from the end */
 
-/* Product of dims [from, to); 1 when empty.  Only for known shapes that shape_elements() accepted. */
+/* Product of dims [from, to); 1 when empty.  Only for known shapes that shape_elements() accepted.
+ */
 int64_t shape_product(const struct shape *shape, size_t from, size_t to);
 static inline int64_t shape_count(const struct shape *shape)
 {

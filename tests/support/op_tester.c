@@ -366,7 +366,8 @@ static const void *run_input(const struct stage *stage, const struct kernel_prep
     return stage->in_data[i];
 }
 
-/* Prepares and runs; outputs are left in stage->out_data.  A library's reference code is refused. */
+/* Prepares and runs; outputs are left in stage->out_data.  A library's reference code is refused.
+ */
 static enum status stage_run(struct stage *stage, struct op_tester *tester,
                              const struct kernel *kernel, int team, enum way way, struct error *err)
 {

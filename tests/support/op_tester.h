@@ -63,8 +63,8 @@ void op_test_run(struct op_tester *tester, const struct op_test *test);
 /* The operator's rule, or every kernel, must say no; returns the sentence (until the next call). */
 const char *op_test_refused(struct op_tester *tester, const struct op_test *test);
 
-/* Runs on the first kernel that does not refuse, in PLAIN.  `out` gets fresh data: op_tester_free().
- * Any status of rule, prepare and enqueue comes back. */
+/* Runs on the first kernel that does not refuse, in PLAIN.  `out` gets fresh data:
+ * op_tester_free(). Any status of rule, prepare and enqueue comes back. */
 enum status op_tester_eval(struct op_tester *tester, const char *domain, const char *op,
                            const void *attrs, size_t inputs, const struct tensor *const *in,
                            bool constants, size_t outputs, struct tensor *out, struct error *err);

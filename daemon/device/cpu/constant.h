@@ -11,7 +11,8 @@ static inline const struct operand *kernel_input(const struct kernel_call *call,
 }
 
 /* The float vector of constant input `index`, times `scale`, with zeros up to `count` (or, with
- * `repeat`, a single element all over): shared by the model's plans.  *out_values is NULL when the input is no constant. */
+ * `repeat`, a single element all over): shared by the model's plans.  *out_values is NULL when the
+ * input is no constant. */
 MUST_CHECK enum status constant_share(struct kernel_prepare *prepare, size_t index, size_t count,
                                       bool repeat, float scale, const float **out_values);
 

@@ -1,10 +1,10 @@
 /* Conv and ConvTranspose for every float type, rank and attribute: plain loops, sums in double.
  * The last choice; also what computed weights and half floats get. */
-#include "tensor/element.h"
 #include "device/cpu/epilogue.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"
 #include "ops/conv.h"
+#include "tensor/element.h"
 
 struct job {
     enum dtype dtype;

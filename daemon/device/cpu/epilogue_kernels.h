@@ -1,6 +1,6 @@
 /* Included by epilogue_base.c, epilogue_avx2.c and epilogue_avx512.c. */
-#include "device/cpu/epilogue.h"
 #include "device/cpu/activate.h"
+#include "device/cpu/epilogue.h"
 
 extern const struct epilogue_ops SIMD_NAME(epilogue_ops);
 

@@ -292,13 +292,13 @@ static enum status enqueue_batched(const void *arg, const struct kernel_call *ca
 
 #define PACKED                                                                                     \
     {                                                                                              \
-        .name = "cpu:gemm", .refuses = refuses_packed,              \
-        .prepare = prepare_packed, .enqueue = enqueue_packed, .release = free                      \
+        .name = "cpu:gemm", .refuses = refuses_packed, .prepare = prepare_packed,                  \
+        .enqueue = enqueue_packed, .release = free                                                 \
     }
 #define BATCHED                                                                                    \
     {                                                                                              \
-        .name = "cpu:gemm-batched", .refuses = refuses_batched,     \
-        .prepare = prepare_batched, .enqueue = enqueue_batched, .release = free                    \
+        .name = "cpu:gemm-batched", .refuses = refuses_batched, .prepare = prepare_batched,        \
+        .enqueue = enqueue_batched, .release = free                                                \
     }
 
 const struct kernel kernel_matmul_packed = PACKED;

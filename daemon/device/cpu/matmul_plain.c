@@ -1,10 +1,10 @@
 /* MatMul and Gemm for every type: plain loops, sums in double, or in 64-bit integers that wrap. */
 #include "device/cpu/constant.h"
-#include "tensor/element.h"
 #include "device/cpu/epilogue.h"
 #include "device/cpu/team.h"
 #include "ops/gemm.h"
 #include "ops/matmul.h"
+#include "tensor/element.h"
 
 struct job {
     enum dtype dtype;
