@@ -35,8 +35,10 @@ struct operand {
      * of a larger one (concat by construction).  0: dense.  Only given to kernels with
      * KERNEL_STRIDED. */
     int64_t outer_stride;
-    const void *constant; /* its elements when they never change (PLAIN, dense); else NULL */
-    void *constant_key;   /* identity of the constant, for weights_share(); else NULL */
+    /* Its elements when they never change (PLAIN, dense); else NULL.  Those of large weights may be
+     * out of memory: prepare() reads them only to fill a piece that weights_share() said is new. */
+    const void *constant;
+    void *constant_key; /* identity of the constant, for weights_share(); else NULL */
 };
 
 struct kernel_call {

@@ -33,6 +33,7 @@ struct weights_cache {
     struct chunk *chunks; /* the one being filled first */
     struct piece *buckets[BUCKETS];
     size_t committed_bytes;
+    bool frozen;
 };
 
 static size_t round_up(size_t bytes, size_t unit)
@@ -98,6 +99,13 @@ bool weights_cache_has(struct weights_cache *cache, const void *key)
         piece = piece->next;
     pthread_mutex_unlock(&cache->lock);
     return piece != NULL;
+}
+
+void weights_cache_freeze(struct weights_cache *cache, bool frozen)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->frozen = frozen;
+    pthread_mutex_unlock(&cache->lock);
 }
 
 size_t weights_cache_bytes(const struct weights_cache *cache)
@@ -210,7 +218,9 @@ enum status weights_share(struct weights_cache *cache, const void *key, const ch
 
     pthread_mutex_lock(&cache->lock);
     piece = find(cache, key, format);
-    if (piece == NULL) {
+    if (piece == NULL && cache->frozen) {
+        status = STATUS_UNSUPPORTED;
+    } else if (piece == NULL) {
         status = make(cache, key, format, bytes, &piece);
         is_new = true;
     } else if (piece->bytes != bytes) {

@@ -22,6 +22,10 @@ MUST_CHECK enum status weights_cache_create(struct mem_source *source,
 void weights_cache_destroy(struct weights_cache *cache);
 /* Whether a packed form of the constant was made. */
 bool weights_cache_has(struct weights_cache *cache, const void *key);
+/* While frozen weights_share() only finds what there is; it answers STATUS_UNSUPPORTED for the
+ * rest. A kernel that is prepared so reads no elements of large constants: it would only to fill a
+ * piece. */
+void weights_cache_freeze(struct weights_cache *cache, bool frozen);
 size_t weights_cache_bytes(const struct weights_cache *cache); /* committed */
 
 #endif

@@ -277,16 +277,54 @@ static enum status refuse_node(const struct node *node, const struct choice *cho
                      choice->refusals > 0 ? reasons : "this device has no kernel for it");
 }
 
-/* The node's constants are in memory while its kernel is chosen; afterwards only those that the
- * kernel goes on reading. */
-static enum status bring_constants(const struct node *node)
+/* Elements that left memory are not brought back for a kernel that finds them packed: every plan
+ * would pay for that. */
+static bool has_absent_constants(const struct node *node)
 {
     for (size_t i = 0; i < node->inputs; i++)
-        if (node->in[i] != NULL && node->in[i]->constant != NULL)
-            TRY(constant_restore(node->in[i]->constant));
+        if (node->in[i] != NULL && node->in[i]->constant != NULL &&
+            node->in[i]->constant->tensor.data == NULL)
+            return true;
+    return false;
+}
+
+static enum status bring_constants(struct making *making, const struct node *node)
+{
+    for (size_t i = 0; i < node->inputs; i++) {
+        const struct value *value = node->in[i];
+
+        if (value == NULL || value->constant == NULL)
+            continue;
+        TRY(constant_restore(value->constant));
+        if (making->operands[value->id] != NULL)
+            making->operands[value->id]->constant = value->constant->tensor.data;
+    }
     return STATUS_OK;
 }
 
+static enum status prepare_kernel(struct making *making, const struct node *node,
+                                  const struct kernel *kernel, const struct kernel_call *call,
+                                  struct kernel_prepare *prepare, struct error *err)
+{
+    struct weights_cache *weights = making->network->weights;
+    enum status status;
+
+    *prepare = (struct kernel_prepare){.call = *call, .weights = weights};
+    if (kernel->prepare == NULL)
+        return STATUS_OK;
+    if (has_absent_constants(node)) {
+        weights_cache_freeze(weights, true);
+        status = kernel->prepare(prepare, err);
+        weights_cache_freeze(weights, false);
+        if (status == STATUS_OK)
+            return STATUS_OK;
+        TRY(bring_constants(making, node));
+        *prepare = (struct kernel_prepare){.call = *call, .weights = weights};
+    }
+    return kernel->prepare(prepare, err);
+}
+
+/* Of the node's constants those that the kernel goes on reading stay in memory. */
 static enum status keep_used_constants(struct making *making, const struct node *node,
                                        uint32_t used, struct error *err)
 {
@@ -297,7 +335,8 @@ static enum status keep_used_constants(struct making *making, const struct node 
             continue;
         if (i >= 32 || (used & UINT32_C(1) << i) != 0 ||
             !weights_cache_has(making->network->weights, constant)) {
-            if (network_hold(making->network, constant) != STATUS_OK)
+            if (constant_restore(constant) != STATUS_OK ||
+                network_hold(making->network, constant) != STATUS_OK)
                 return error_set(err, STATUS_NO_MEMORY,
                                  "node '%s': its constants do not fit into the memory budget",
                                  node->name);
@@ -328,7 +367,7 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
     size_t room = list_length(list);
     struct kernel_call call;
 
-    if (bring_constants(node) != STATUS_OK || make_call(making, node, &call) != STATUS_OK ||
+    if (make_call(making, node, &call) != STATUS_OK ||
         network_reserve(making->network, node->inputs) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan node '%s'", node->name);
     for (; list != NULL && *list != NULL; list++) {
@@ -340,10 +379,7 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
         if (why == NULL && kernel->refuses != NULL)
             why = kernel->refuses(&call);
         if (why == NULL) {
-            choice->prepare =
-                (struct kernel_prepare){.call = call, .weights = making->network->weights};
-            if (kernel->prepare != NULL)
-                status = kernel->prepare(&choice->prepare, &reason);
+            status = prepare_kernel(making, node, kernel, &call, &choice->prepare, &reason);
             keep_packed_constants(making, node);
             if (status == STATUS_OK) {
                 choice->kernel = kernel;
