@@ -17,3 +17,8 @@ find_program(PROTOC_C protoc-c REQUIRED)
 add_library(dnnl INTERFACE)
 target_include_directories(dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(dnnl INTERFACE ${CMAKE_DL_LIBS})
+# LeakSanitizer stumbles over thread-local memory of libraries that come later: there they come first.
+if(SLUICE_ASAN OR SLUICE_FUZZ)
+  find_library(DNNL_LIBRARY dnnl REQUIRED)
+  target_link_libraries(dnnl INTERFACE -Wl,--no-as-needed ${DNNL_LIBRARY} -Wl,--as-needed)
+endif()
