@@ -98,6 +98,19 @@ static bool is_placed(const struct batch *batch, size_t output)
     return !shape_is_known(shape) || (bound && shape->rank == 0);
 }
 
+/* Whether the answer's bytes are those of an input where it lies. */
+static bool is_passed(const struct batch *batch, size_t output)
+{
+    const struct model_queue *queue = batch->queue;
+    const struct request *request = first_of(batch);
+    size_t input;
+
+    if (batch->gathers || !request->keeps_inputs || queue->out_port[output].dtype == DTYPE_STRING)
+        return false;
+    input = plan_passed_input(batch->plan, output);
+    return input != SIZE_MAX && request->in[input].bytes >= batch->out[output].bytes;
+}
+
 /* Lays the wanted outputs out in the response; returns their bytes. */
 static uint64_t lay_out_response(struct batch *batch)
 {
@@ -117,6 +130,10 @@ static uint64_t lay_out_response(struct batch *batch)
             continue;
         }
         batch->out[i].bytes = tensor_bytes(&tensor);
+        if (is_passed(batch, i)) {
+            batch->out_offset[i] = OUTPUT_PASSED;
+            continue;
+        }
         batch->out_offset[i] = bytes;
         bytes += align_io(batch->out[i].bytes);
     }
@@ -188,8 +205,8 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     *out_never = false;
     plan_read(batch->plan, &batch->facts);
     batch->out_shapes = plan_output_shapes(batch->plan, &batch->out_bound);
-    response_bytes = lay_out_response(batch);
     batch->gathers = !is_host || !is_bindable(batch);
+    response_bytes = lay_out_response(batch);
     batch->io_bytes = lay_out_inputs(batch);
     if (!batch->gathers)
         batch->io_bytes = 0;

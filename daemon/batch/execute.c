@@ -93,7 +93,10 @@ static void bind_outputs(struct lane *lane, struct batch *batch, char *device_ou
     bool is_host = lane->batcher->device->ops->host_memory;
 
     for (size_t i = 0; i < batch->queue->outputs; i++) {
-        if (batch->out_offset[i] >= OUTPUT_PLACED)
+        if (batch->out_offset[i] == OUTPUT_PASSED)
+            batch->out[i].data = batch->out_base[i] =
+                batch->in[plan_passed_input(batch->plan, i)].data;
+        if (batch->out_offset[i] >= OUTPUT_PASSED)
             continue;
         batch->out_base[i] = host + batch->out_offset[i];
         batch->out[i].data = (is_host ? host : device_outputs) + batch->out_offset[i];
@@ -216,7 +219,7 @@ static enum status copy_outputs(struct lane *lane, struct batch *batch)
     if (ops->host_memory)
         return STATUS_OK;
     for (size_t i = 0; i < batch->queue->outputs; i++)
-        if (batch->out_offset[i] < OUTPUT_PLACED)
+        if (batch->out_offset[i] < OUTPUT_PASSED)
             TRY(ops->copy_out(lane->device_lane, host + batch->out_offset[i], batch->out[i].data,
                               batch->out[i].bytes));
     return ops->lane_wait(lane->device_lane);

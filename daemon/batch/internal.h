@@ -12,6 +12,7 @@ struct lane;
 
 #define OUTPUT_UNWANTED SIZE_MAX       /* in batch->out_offset: nobody asked for it */
 #define OUTPUT_PLACED   (SIZE_MAX - 1) /* the run finds its shape and asks for room */
+#define OUTPUT_PASSED   (SIZE_MAX - 2) /* it is an input: nothing is written */
 
 /* One batch on its way through a lane.  Everything it points to outlives it or is in lane->scratch.
  */
@@ -32,7 +33,7 @@ struct batch {
     uint64_t reserved_bytes;        /* in the ledger, given back by batch_release() */
     uint64_t needed_bytes, available_bytes; /* when it was not admitted */
     struct response_buffer *response;
-    size_t *out_offset; /* per output, in the response; or one of the two below */
+    size_t *out_offset; /* per output, in the response; or one of those above */
     char **out_base;    /* per output: where its elements are for the host */
     struct run_buffer *in, *out;
     struct shape *true_shapes; /* per output, as the run found them */

@@ -31,7 +31,7 @@ struct request_input {
 struct request_output {
     bool wanted;
     struct shape shape;
-    const void *data; /* in `response`; NULL when not wanted */
+    const void *data; /* in `response`, or an input's (keeps_inputs); NULL when not wanted */
     size_t bytes;     /* STRING: count x sizeof(struct bytes) */
 };
 
@@ -52,7 +52,8 @@ struct request {
     int64_t deadline_us;      /* CLOCK_NEVER: none */
     int64_t queue_timeout_us; /* from the request's `timeout` parameter; 0: the policy's */
     atomic_bool cancelled;
-    bool no_inline; /* never on the caller's thread (its turn's share of the loop is spent) */
+    bool keeps_inputs; /* their data outlives the answer, which may point into it */
+    bool no_inline;    /* never on the caller's thread (its turn's share of the loop is spent) */
     void (*done)(
         struct request *request); /* any thread; hands the request back (usually a mailbox_put) */
     void *owner;                  /* serve's call object */

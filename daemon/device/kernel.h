@@ -100,7 +100,8 @@ enum kernel_flag {
     KERNEL_STRIDED = 1 << 3,       /* honours outer_stride of in[0] and out[0] */
     KERNEL_BATCH_INEXACT = 1 << 4, /* cannot keep "same row, same bits" (a scale over all rows …) */
     KERNEL_LAYOUT_CHANGE =
-        1 << 5 /* reorder: in[0] and out[0] may have any two layouts of `layouts` */
+        1 << 5,             /* reorder: in[0] and out[0] may have any two layouts of `layouts` */
+    KERNEL_PASSES = 1 << 6, /* out[0] has the bytes of in[0]; nothing is done where both are one */
 };
 
 struct kernel {

@@ -70,6 +70,9 @@ void plan_read(const struct plan *plan, struct plan_facts *out_facts);
  * dimensions where only the run can tell, see run_place_fn; rank 0 with *out_bound where not even
  * the rank is known. */
 const struct shape *plan_output_shapes(const struct plan *plan, const bool **out_bound);
+/* The input whose bytes the output is, unchanged: a run may be given one buffer for both, and
+ * copies nothing then.  SIZE_MAX: none. */
+size_t plan_passed_input(const struct plan *plan, size_t output);
 
 /* One tensor bound from outside.  Host or device memory as the device wants it (CPU: host). */
 struct run_buffer {

@@ -429,3 +429,44 @@ const struct shape *plan_output_shapes(const struct plan *plan, const bool **out
         *out_bound = plan->out_bound;
     return plan->out_shapes;
 }
+
+static bool touches(const struct step *step, uint32_t base)
+{
+    if (step->scratch_bytes > 0 && step->scratch.base == base)
+        return true;
+    for (size_t i = 0; i < step->call.outputs; i++)
+        if (step->out[i].base == base)
+            return true;
+    return false;
+}
+
+static bool is_dense(const struct operand *operand)
+{
+    return operand != NULL && operand->outer_stride == 0;
+}
+
+size_t plan_passed_input(const struct plan *plan, size_t output)
+{
+    uint32_t base = (uint32_t)(BASE_FIRST_BOUND + plan->inputs + output);
+    const struct step *maker = NULL;
+    const struct slot *in;
+
+    if (plan->rest != NULL || plan->out_bound[output])
+        return SIZE_MAX;
+    for (size_t i = 0; i < plan->step_count; i++) {
+        if (!touches(&plan->steps[i], base))
+            continue;
+        if (maker != NULL)
+            return SIZE_MAX;
+        maker = &plan->steps[i];
+    }
+    if (maker == NULL || (maker->kernel->flags & KERNEL_PASSES) == 0 || maker->scratch_bytes > 0 ||
+        maker->out[0].base != base || maker->out[0].offset != 0 || !is_dense(maker->call.in[0]) ||
+        !is_dense(maker->call.out[0]))
+        return SIZE_MAX;
+    in = &maker->in[0];
+    if (in->offset != 0 || in->base < BASE_FIRST_BOUND ||
+        in->base >= BASE_FIRST_BOUND + plan->inputs)
+        return SIZE_MAX;
+    return in->base - BASE_FIRST_BOUND;
+}

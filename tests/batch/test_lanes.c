@@ -641,6 +641,24 @@ static void progress_moves_while_lanes_are_idle(void **state)
     assert_true(batcher_progress(fixture.batcher) > before);
 }
 
+static void an_output_that_is_an_input_is_not_copied(void **state)
+{
+    struct call *kept, *other;
+
+    (void)state;
+    fixture.network.passes = true;
+    start();
+    kept = make(1, 1);
+    kept->request.keeps_inputs = true;
+    submit(kept);
+    await_answers(1);
+    assert_ptr_equal(kept->out.data, kept->x);
+    assert_int_equal(kept->out.bytes, FAKE_WIDTH * sizeof(float));
+    other = send_rows(1, 1);
+    await_answers(2);
+    assert_ptr_not_equal(other->out.data, other->x);
+}
+
 static void a_lost_device_is_told(void **state)
 {
     struct call *call;
@@ -779,6 +797,7 @@ int main(void)
         TEST(trim_gives_back_what_lanes_cache),
         TEST(a_closed_queue_answers_what_it_has_and_takes_no_more),
         TEST(progress_moves_while_lanes_are_idle),
+        TEST(an_output_that_is_an_input_is_not_copied),
         TEST(a_lost_device_is_told),
     };
 

@@ -203,6 +203,9 @@ static void a_view_of_an_input_that_is_an_output_is_copied(void **state)
         in[i] = (float)i;
     assert_ok(run_floats(rig, plan, in, 12, out, 12));
     assert_memory_equal(in, out, sizeof(in));
+    assert_int_equal(plan_passed_input(plan, 0), 0);
+    assert_ok(run_floats(rig, plan, in, 12, in, 12)); /* one buffer for both */
+    assert_memory_equal(in, out, sizeof(in));
     plan_unref(plan);
     network_destroy(network);
 }

@@ -50,7 +50,7 @@ static enum status enqueue(const void *state, const struct kernel_call *call,
 
 const struct kernel kernel_identity_copy = {
     .name = "cpu:copy",
-    .flags = KERNEL_IN_PLACE | KERNEL_STRIDED,
+    .flags = KERNEL_IN_PLACE | KERNEL_STRIDED | KERNEL_PASSES,
     .layouts = FLAT_LAYOUTS,
     .prepare = prepare,
     .enqueue = enqueue,
@@ -59,7 +59,7 @@ const struct kernel kernel_identity_copy = {
 
 const struct kernel kernel_dropout_copy = {
     .name = "cpu:copy",
-    .flags = KERNEL_IN_PLACE | KERNEL_STRIDED,
+    .flags = KERNEL_IN_PLACE | KERNEL_STRIDED | KERNEL_PASSES,
     .layouts = FLAT_LAYOUTS,
     .prepare = prepare,
     .enqueue = enqueue,

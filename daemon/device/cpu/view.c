@@ -26,7 +26,7 @@ static enum status prepare_copy(struct kernel_prepare *prepare, struct error *er
 #define VIEW_KERNEL(op)                                                                            \
     const struct kernel kernel_##op##_copy = {                                                     \
         .name = "cpu:copy",                                                                        \
-        .flags = KERNEL_IN_PLACE,                                                                  \
+        .flags = KERNEL_IN_PLACE | KERNEL_PASSES,                                                  \
         .prepare = prepare_copy,                                                                   \
         .enqueue = run_copy,                                                                       \
     };

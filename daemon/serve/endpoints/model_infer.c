@@ -216,6 +216,7 @@ static enum status bind_request(struct call *call, struct error *err)
     request->priority = call->infer->priority;
     request->queue_timeout_us = call->infer->timeout_us;
     request->deadline_us = call->deadline_us;
+    request->keeps_inputs = true; /* they lie in the body, which goes with the call */
     return STATUS_OK;
 }
 
