@@ -70,8 +70,7 @@ static enum status book(struct network *network, struct held *held)
 /* Not small ones, nor shapes and indices: rules and passes look at their values. */
 static bool can_drop(const struct constant *constant)
 {
-    return (constant->mapped || constant->origin != NULL) &&
-           dtype_bytes(constant->tensor.dtype) <= sizeof(float) &&
+    return constant->origin != NULL && dtype_bytes(constant->tensor.dtype) <= sizeof(float) &&
            constant->tensor.dtype != DTYPE_INT32 &&
            tensor_bytes(&constant->tensor) >= DROP_BYTES_MIN;
 }

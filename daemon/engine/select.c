@@ -302,6 +302,17 @@ static enum status bring_constants(struct making *making, const struct node *nod
     return STATUS_OK;
 }
 
+/* Why dropped elements did not come back. */
+static enum status constant_lost(enum status status, struct error *err)
+{
+    if (status == STATUS_NO_MEMORY)
+        return error_set(err, status, "no memory for its constants");
+    return error_set(
+        err, status,
+        "its weights cannot be read again: the model's file was changed in place; load "
+        "the model again");
+}
+
 static enum status prepare_kernel(struct making *making, const struct node *node,
                                   const struct kernel *kernel, const struct kernel_call *call,
                                   struct kernel_prepare *prepare, struct error *err)
@@ -318,7 +329,9 @@ static enum status prepare_kernel(struct making *making, const struct node *node
         weights_cache_freeze(weights, false);
         if (status == STATUS_OK)
             return STATUS_OK;
-        TRY(bring_constants(making, node));
+        status = bring_constants(making, node);
+        if (status != STATUS_OK)
+            return constant_lost(status, err);
         *prepare = (struct kernel_prepare){.call = *call, .weights = weights};
     }
     return kernel->prepare(prepare, err);
@@ -335,8 +348,11 @@ static enum status keep_used_constants(struct making *making, const struct node 
             continue;
         if (i >= 32 || (used & UINT32_C(1) << i) != 0 ||
             !weights_cache_has(making->network->weights, constant)) {
-            if (constant_restore(constant) != STATUS_OK ||
-                network_hold(making->network, constant) != STATUS_OK)
+            enum status status = constant_restore(constant);
+
+            if (status != STATUS_OK)
+                return error_prefix(err, constant_lost(status, err), "node '%s'", node->name);
+            if (network_hold(making->network, constant) != STATUS_OK)
                 return error_set(err, STATUS_NO_MEMORY,
                                  "node '%s': its constants do not fit into the memory budget",
                                  node->name);

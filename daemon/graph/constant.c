@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 /* Large elements get pages of their own: malloc would keep them for itself when they are freed. */
 enum { LARGE_BYTES = 128 * 1024, ALIGNMENT = 64 };
@@ -95,17 +94,6 @@ void constant_unref(struct constant *constant)
     free(constant);
 }
 
-/* Whole pages only: what shares a page with something else stays. */
-static void drop_pages(const struct tensor *tensor)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-    uintptr_t from = ((uintptr_t)tensor->data + page - 1) & ~(page - 1);
-    uintptr_t to = ((uintptr_t)tensor->data + tensor_bytes(tensor)) & ~(page - 1);
-
-    if (from < to)
-        (void)madvise((void *)from, to - from, MADV_DONTNEED);
-}
-
 /* What it was computed from, when nobody else holds that. */
 static void drop_source(const struct constant *constant)
 {
@@ -117,15 +105,14 @@ static void drop_source(const struct constant *constant)
 
 void constant_drop(struct constant *constant)
 {
-    if (constant->mapped)
-        drop_pages(&constant->tensor);
-    else if (constant->origin != NULL && constant->release == free_elements)
+    if (constant->origin != NULL && constant->release == free_elements)
         free_elements(constant);
     drop_source(constant);
 }
 
 enum status constant_restore(struct constant *constant)
 {
+    enum status status;
     void *data;
 
     if (constant->tensor.data != NULL || constant->origin == NULL)
@@ -137,9 +124,10 @@ enum status constant_restore(struct constant *constant)
         return STATUS_NO_MEMORY;
     constant->owner = data;
     constant->tensor.data = data;
-    if (constant->origin->restore(constant->origin, data) != STATUS_OK) {
+    status = constant->origin->restore(constant->origin, data);
+    if (status != STATUS_OK) {
         free_elements(constant);
-        return STATUS_IO;
+        return status;
     }
     drop_source(constant);
     return STATUS_OK;

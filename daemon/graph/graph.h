@@ -31,15 +31,13 @@ struct constant_origin {
     struct constant *source; /* what restore reads; NULL: no constant.  Unreferenced by release */
 };
 
-/* Elements that never change: a weight in the mapped file, a folded value. */
+/* Elements that never change: a weight, a folded value. */
 struct constant {
     atomic_uint references;
     struct tensor tensor;                       /* data is never NULL unless it has no elements */
     void *owner;                                /* what keeps data alive; handed to release */
     void (*release)(struct constant *constant); /* frees data; may be NULL */
     struct constant_origin *origin; /* NULL: the elements never leave memory (see constant_drop) */
-    bool mapped; /* data lies in a file's read-only mapping: its pages may be given back at any time
-                  */
 };
 
 /* Makes a constant with one reference around `data`.  NULL when malloc refuses (data is untouched).
@@ -50,10 +48,11 @@ struct constant *constant_create(const struct tensor *tensor, void *owner,
 struct constant *constant_allocate(enum dtype dtype, const struct shape *shape);
 struct constant *constant_ref(struct constant *constant);
 void constant_unref(struct constant *constant); /* NULL is fine */
-/* Takes the elements out of memory if they can come back: pages of a mapped file, or a copy that
- * has an origin (data is NULL then).  Nobody may be reading them. */
+/* Takes the elements out of memory if they have an origin to come back from (data is NULL then).
+ * Nobody may be reading them. */
 void constant_drop(struct constant *constant);
-/* Brings dropped elements back; STATUS_OK at once when they are there. */
+/* Brings dropped elements back; STATUS_OK at once when they are there.  STATUS_PRECONDITION: what
+ * they come from was changed (a model's file, in place); STATUS_IO, STATUS_NO_MEMORY. */
 MUST_CHECK enum status constant_restore(struct constant *constant);
 
 struct value {

@@ -64,7 +64,6 @@ static struct value *as_vector(struct graph *graph, const struct value *value, i
         constant_unref(value->constant);
         return NULL;
     }
-    vector->mapped = value->constant->mapped;
     return graph_add_constant(graph, value->name, vector);
 }
 

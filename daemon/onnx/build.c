@@ -188,13 +188,13 @@ static struct constant *list_constant(enum dtype dtype, bool scalar, size_t coun
     return constant;
 }
 
-static enum status text_constant(struct reader *reader, bool scalar, const struct bytes_list *texts,
+static enum status text_constant(bool scalar, const struct bytes_list *texts,
                                  struct constant **out_constant, struct error *err)
 {
     int64_t dim = (int64_t)texts->count;
     struct shape shape = shape_make(scalar ? 0 : 1, &dim);
 
-    return tensor_from_texts(reader->file, &shape, texts, out_constant, err);
+    return tensor_from_texts(&shape, texts, out_constant, err);
 }
 
 static enum status read_constant(struct reader *reader, const struct raw_attr *attr,
@@ -220,9 +220,9 @@ static enum status read_constant(struct reader *reader, const struct raw_attr *a
         constant = list_constant(DTYPE_INT64, false, attr->ints.count, attr->ints.values);
         break;
     case RAW_STRING:
-        return text_constant(reader, true, &(struct bytes_list){1, &attr->s}, out_constant, err);
+        return text_constant(true, &(struct bytes_list){1, &attr->s}, out_constant, err);
     case RAW_STRINGS:
-        return text_constant(reader, false, &attr->strings, out_constant, err);
+        return text_constant(false, &attr->strings, out_constant, err);
     default:
         return error_set(err, STATUS_UNSUPPORTED, "a constant of this kind is not supported");
     }

@@ -8,6 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static int64_t modified_ns(const struct stat *facts)
+{
+    return (int64_t)facts->st_mtim.tv_sec * 1000000000 + facts->st_mtim.tv_nsec;
+}
+
 enum status file_map_fd(int fd, const char *path, struct file **out_file, struct error *err)
 {
     struct file *file;
@@ -31,7 +36,13 @@ enum status file_map_fd(int fd, const char *path, struct file **out_file, struct
     }
     atomic_init(&file->references, 1);
     file->mapped = true;
+    file->modified_ns = modified_ns(&facts);
     file->data = (struct bytes){data == NULL ? "" : data, (size_t)facts.st_size};
+    file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (file->fd < 0) {
+        file_unref(file);
+        return error_set(err, STATUS_IO, "'%s' cannot be kept open: %s", path, strerror(errno));
+    }
     *out_file = file;
     return STATUS_OK;
 }
@@ -59,6 +70,7 @@ struct file *file_copy(struct bytes bytes)
         return NULL;
     atomic_init(&file->references, 1);
     file->mapped = false;
+    file->fd = -1;
     file->data = (struct bytes){(const char *)(file + 1), bytes.size};
     if (bytes.size > 0)
         memcpy(file + 1, bytes.data, bytes.size);
@@ -75,6 +87,37 @@ void file_let_go(const struct file *file, struct bytes part)
         (void)madvise((void *)from, to - from, MADV_DONTNEED);
 }
 
+void file_unmap(struct file *file)
+{
+    if (file->mapped && file->data.data != NULL && file->data.size > 0)
+        (void)munmap((void *)(uintptr_t)file->data.data, file->data.size);
+    if (file->mapped)
+        file->data.data = NULL;
+}
+
+static bool is_unchanged(const struct file *file)
+{
+    struct stat facts;
+
+    return fstat(file->fd, &facts) == 0 && (size_t)facts.st_size == file->data.size &&
+           modified_ns(&facts) == file->modified_ns;
+}
+
+enum status file_read_again(const struct file *file, size_t at, void *to, size_t bytes)
+{
+    for (size_t done = 0; done < bytes;) {
+        ssize_t count = pread(file->fd, (char *)to + done, bytes - done, (off_t)(at + done));
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return is_unchanged(file) ? STATUS_IO : STATUS_PRECONDITION;
+        done += (size_t)count;
+    }
+    /* Looked at afterwards, so that a change during the reading is seen too. */
+    return is_unchanged(file) ? STATUS_OK : STATUS_PRECONDITION;
+}
+
 struct file *file_ref(struct file *file)
 {
     atomic_fetch_add_explicit(&file->references, 1, memory_order_relaxed);
@@ -85,7 +128,8 @@ void file_unref(struct file *file)
 {
     if (file == NULL || atomic_fetch_sub_explicit(&file->references, 1, memory_order_acq_rel) != 1)
         return;
-    if (file->mapped && file->data.size > 0)
-        (void)munmap((void *)(uintptr_t)file->data.data, file->data.size);
+    file_unmap(file);
+    if (file->fd >= 0)
+        (void)close(file->fd);
     free(file);
 }

@@ -108,9 +108,8 @@ struct form {
 MUST_CHECK enum status tensor_read(struct reader *reader, struct file *file, struct bytes proto,
                                    struct constant **out_constant, const char **out_name,
                                    struct error *err);
-/* A STRING constant of texts that lie in `file`. */
-MUST_CHECK enum status tensor_from_texts(struct file *file, const struct shape *shape,
-                                         const struct bytes_list *texts,
+/* A STRING constant of copies of the texts. */
+MUST_CHECK enum status tensor_from_texts(const struct shape *shape, const struct bytes_list *texts,
                                          struct constant **out_constant, struct error *err);
 /* sparse.c */
 MUST_CHECK enum status tensor_read_sparse(struct reader *reader, struct bytes proto,

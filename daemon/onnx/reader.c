@@ -132,8 +132,10 @@ static void reader_init(struct reader *reader, struct file *file, int folder_fd)
 
 static void reader_deinit(struct reader *reader)
 {
-    for (struct external_file *entry = reader->external; entry != NULL; entry = entry->next)
+    for (struct external_file *entry = reader->external; entry != NULL; entry = entry->next) {
+        file_unmap(entry->file);
         file_unref(entry->file);
+    }
     arena_deinit(&reader->arena);
 }
 
@@ -197,6 +199,7 @@ enum status onnx_read_file(const char *path, struct graph **out_graph, struct on
         status = read_file(file, folder_fd, out_graph, out_info, err);
     if (folder_fd >= 0)
         (void)close(folder_fd);
+    file_unmap(file);
     file_unref(file);
     if (status != STATUS_OK)
         return error_prefix(err, status, "'%.200s'", path);

@@ -25,7 +25,7 @@ struct onnx_info {
     size_t nodes;          /* of the graph as read, sub-graphs and inlined functions included */
     uint64_t file_bytes;   /* of the model file, external data apart */
     uint64_t weight_bytes; /* of all initializers */
-    uint64_t copied_bytes; /* of these, how many could not stay in the mapping */
+    uint64_t copied_bytes; /* of these, how many became copies of ours */
 };
 
 /* Reads the model at `path`; external data is looked for in its folder only.  out_info may be NULL.

@@ -1,4 +1,4 @@
-/* TensorProto → constant: in place where the bytes lie well, else converted or copied. */
+/* TensorProto → constant: converted or copied, never left in the mapping (see file.h). */
 #include "onnx/internal.h"
 
 #include <errno.h>
@@ -21,25 +21,18 @@ struct tensor_source {
     const char *name;
 };
 
-static void release_file(struct constant *constant)
-{
-    file_unref(constant->owner);
-}
-
-/* Elements that were copied because they are not aligned in the file: they are still there. */
+/* Where the elements of a copy still are. */
 struct file_origin {
     struct constant_origin origin;
     struct file *file;
-    struct bytes data;
+    size_t at, bytes;
 };
 
 static enum status restore_from_file(const struct constant_origin *origin, void *to)
 {
     const struct file_origin *from = (const struct file_origin *)origin;
 
-    memcpy(to, from->data.data, from->data.size);
-    file_let_go(from->file, from->data);
-    return STATUS_OK;
+    return file_read_again(from->file, from->at, to, from->bytes);
 }
 
 static void release_file_origin(struct constant_origin *origin)
@@ -58,22 +51,15 @@ static void remember_origin(struct constant *constant, struct file *file, struct
     origin->origin.restore = restore_from_file;
     origin->origin.release = release_file_origin;
     origin->file = file_ref(file);
-    origin->data = data;
+    origin->at = (size_t)(data.data - file->data.data);
+    origin->bytes = data.size;
     constant->origin = &origin->origin;
 }
 
-/* A STRING tensor: the elements, and the file in which their texts are. */
-struct text_owner {
-    struct file *file;
-    struct bytes elements[];
-};
-
+/* A STRING tensor: the elements, and behind them their texts. */
 static void release_texts(struct constant *constant)
 {
-    struct text_owner *owner = constant->owner;
-
-    file_unref(owner->file);
-    free(owner);
+    free(constant->owner);
 }
 
 static enum status read_shape(const struct ints *dims, struct shape *shape, size_t *out_elements,
@@ -116,26 +102,15 @@ static enum status take_raw(struct tensor_source *source, struct file *file, str
                          data.size, wanted);
     if (source->tensor.dtype == DTYPE_BOOL)
         TRY(check_bools(&data, err));
-    if (wanted > 0 && (uintptr_t)data.data % element == 0) {
-        struct tensor tensor = source->tensor;
-
-        tensor.data = data.data;
-        constant = constant_create(&tensor, file, release_file);
-        if (constant != NULL) {
-            constant->mapped = file->mapped;
-            (void)file_ref(file);
-        }
-    } else {
-        constant = constant_allocate(source->tensor.dtype, &source->tensor.shape);
-        if (constant != NULL && wanted > 0) {
-            memcpy((void *)(uintptr_t)constant->tensor.data, data.data, wanted);
-            file_let_go(file, data);
-            remember_origin(constant, file, data);
-        }
-        source->reader->info.copied_bytes += wanted;
-    }
+    constant = constant_allocate(source->tensor.dtype, &source->tensor.shape);
     if (constant == NULL)
         return reader_no_memory(err);
+    if (wanted > 0) {
+        memcpy((void *)(uintptr_t)constant->tensor.data, data.data, wanted);
+        file_let_go(file, data);
+        remember_origin(constant, file, data);
+    }
+    source->reader->info.copied_bytes += wanted;
     *out_constant = constant;
     return STATUS_OK;
 }
@@ -237,24 +212,31 @@ static enum status take_typed(struct tensor_source *source, struct constant **ou
     return STATUS_OK;
 }
 
-enum status tensor_from_texts(struct file *file, const struct shape *shape,
-                              const struct bytes_list *texts, struct constant **out_constant,
-                              struct error *err)
+enum status tensor_from_texts(const struct shape *shape, const struct bytes_list *texts,
+                              struct constant **out_constant, struct error *err)
 {
-    struct text_owner *owner = malloc(sizeof(*owner) + (texts->count + 1) * sizeof(struct bytes));
     struct tensor tensor = {.dtype = DTYPE_STRING, .shape = *shape};
+    size_t bytes = texts->count * sizeof(struct bytes);
+    struct bytes *elements;
+    char *to;
 
-    if (owner == NULL)
+    for (size_t i = 0; i < texts->count; i++)
+        bytes += texts->items[i].size;
+    elements = malloc(bytes + 1);
+    if (elements == NULL)
         return reader_no_memory(err);
-    if (texts->count > 0)
-        memcpy(owner->elements, texts->items, texts->count * sizeof(struct bytes));
-    owner->file = file_ref(file);
-    tensor.data = owner->elements;
-    *out_constant = constant_create(&tensor, owner, release_texts);
+    to = (char *)(elements + texts->count);
+    for (size_t i = 0; i < texts->count; i++) {
+        elements[i] = (struct bytes){to, texts->items[i].size};
+        if (elements[i].size > 0)
+            memcpy(to, texts->items[i].data, elements[i].size);
+        to += elements[i].size;
+    }
+    tensor.data = elements;
+    *out_constant = constant_create(&tensor, elements, release_texts);
     if (*out_constant != NULL)
         return STATUS_OK;
-    file_unref(owner->file);
-    free(owner);
+    free(elements);
     return reader_no_memory(err);
 }
 
@@ -266,7 +248,7 @@ static enum status take_texts(struct tensor_source *source, struct constant **ou
     if (strings->count != source->elements)
         return error_set(err, STATUS_INVALID, "it holds %zu strings, its shape has %zu",
                          strings->count, source->elements);
-    return tensor_from_texts(source->file, &source->tensor.shape, strings, out_constant, err);
+    return tensor_from_texts(&source->tensor.shape, strings, out_constant, err);
 }
 
 /* A path that names something in the folder or below, whatever the folder holds. */

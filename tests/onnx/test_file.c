@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "onnx/file.h"
@@ -69,10 +70,70 @@ static void a_copy_has_no_pages_to_let_go(void **state)
     file_unref(file);
 }
 
+/* A mapped file of known bytes, its reading over. */
+static struct file *read_and_unmapped(int *out_fd)
+{
+    char path[] = "/tmp/sluice-file-XXXXXX";
+    struct file *file;
+    struct error err;
+
+    *out_fd = mkstemp(path);
+    assert_true(*out_fd >= 0);
+    (void)unlink(path);
+    assert_int_equal(write(*out_fd, "0123456789", 10), 10);
+    assert_ok(file_map_fd(*out_fd, path, &file, &err));
+    file_unmap(file);
+    return file;
+}
+
+static void bytes_come_back_while_the_file_is_as_it_was(void **state)
+{
+    int fd;
+    struct file *file = read_and_unmapped(&fd);
+    char bytes[4];
+
+    (void)state;
+    assert_ok(file_read_again(file, 3, bytes, sizeof(bytes)));
+    assert_memory_equal(bytes, "3456", 4);
+    file_unref(file);
+    (void)close(fd);
+}
+
+static void a_file_overwritten_in_place_is_not_read_again(void **state)
+{
+    const struct timespec later[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    int fd;
+    struct file *file = read_and_unmapped(&fd);
+    char bytes[4];
+
+    (void)state;
+    assert_int_equal(pwrite(fd, "xx", 2, 3), 2);
+    assert_int_equal(futimens(fd, later), 0); /* whatever the clock's grain is */
+    assert_int_equal(file_read_again(file, 3, bytes, sizeof(bytes)), STATUS_PRECONDITION);
+    file_unref(file);
+    (void)close(fd);
+}
+
+static void a_file_cut_in_place_is_refused_and_not_a_fault(void **state)
+{
+    int fd;
+    struct file *file = read_and_unmapped(&fd);
+    char bytes[4];
+
+    (void)state;
+    assert_int_equal(ftruncate(fd, 2), 0);
+    assert_int_equal(file_read_again(file, 3, bytes, sizeof(bytes)), STATUS_PRECONDITION);
+    file_unref(file);
+    (void)close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_let_go_leaves_memory_and_comes_back),
+        cmocka_unit_test(bytes_come_back_while_the_file_is_as_it_was),
+        cmocka_unit_test(a_file_overwritten_in_place_is_not_read_again),
+        cmocka_unit_test(a_file_cut_in_place_is_refused_and_not_a_fault),
         cmocka_unit_test(a_copy_has_no_pages_to_let_go),
     };
 
