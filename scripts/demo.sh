@@ -46,6 +46,9 @@ demo() {
     demo_throughput "one by one" "$repeat"
     printf "  (one row of this model is milliseconds of arithmetic: batching saves what is around it)\n"
 
+    kill -TERM "$DEMO_PID"
+    wait "$DEMO_PID" || { cat "$DEMO_RUN/log"; die "sluiced ended with status $?"; }
+    DEMO_PID=
     demo_stop
     trap - EXIT INT TERM
     say "demo: all answers right, all memory returned, daemon stopped"
