@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "half.h"
 
 enum { MOST = 64, SHOWN = 8 };
 
@@ -49,7 +50,7 @@ static double number_at(const struct sluice_tensor *tensor, size_t index)
     if (strcmp(type, "FP64") == 0)
         return *(const double *)at;
     if (strcmp(type, "FP16") == 0)
-        return (double)*(const _Float16 *)at;
+        return (double)float_of_half(*(const uint16_t *)at);
     memcpy(&integer, at, datatype_bytes(type));
     if (type[0] == 'I') /* sign from the top byte */
         integer = (int64_t)((uint64_t)integer << (64 - 8 * datatype_bytes(type))) >>

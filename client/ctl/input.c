@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "half.h"
 #include "proto/grpc_service.pb-c.h"
 
 int fetch_inputs(struct ctl *ctl, const char *model, const char *version,
@@ -114,7 +115,7 @@ static void put_number(const struct sluice_tensor *tensor, void *bytes, size_t i
     } else if (strcmp(type, "FP64") == 0) {
         *(double *)at = value;
     } else if (strcmp(type, "FP16") == 0) {
-        *(_Float16 *)at = (_Float16)value;
+        *(uint16_t *)at = half_of_float((float)value);
     } else if (strcmp(type, "BF16") == 0) {
         float single = (float)value;
 
