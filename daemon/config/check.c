@@ -67,6 +67,21 @@ static enum status check_ranges(const struct config_set *set, struct error *err)
     return STATUS_OK;
 }
 
+/* What a device may be called; the device itself says later whether it is there. */
+static enum status check_device(const struct config_set *set, struct error *err)
+{
+    static const char *const words[] = {"auto", "cpu", "null", "cuda"};
+    const char *name = set->values.device.device;
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        size_t length = strlen(words[i]);
+
+        if (strncmp(name, words[i], length) == 0 && (name[length] == '\0' || name[length] == ':'))
+            return STATUS_OK;
+    }
+    return refuse(set, KEY_device_device, "allowed are auto, cpu, null, cuda:N and cuda:UUID", err);
+}
+
 /* Exit marks lie up to 0.07 below the entry marks, and the lowest must lie above nothing. */
 #define LEAST_MARK 0.1
 
@@ -200,6 +215,7 @@ static enum status check_addresses(const struct config_set *set, struct error *e
 enum status config_check(const struct config_set *set, struct error *err)
 {
     TRY(check_ranges(set, err));
+    TRY(check_device(set, err));
     TRY(check_marks(set, err));
     TRY(check_budgets(set, err));
     return check_addresses(set, err);

@@ -65,8 +65,13 @@ static enum status run_step(struct running *running, const struct frame *frame, 
 static enum status step_failed(const struct running *running, const struct step *step,
                                enum status status)
 {
+    /* Shapes and types were checked when the plan was made: only a value can be wrong now. */
+    const char *why = status == STATUS_INVALID
+                          ? "a value in its data (an index, a length) is out of range"
+                          : status_words(status);
+
     return error_set(running->err, status, "node '%s' (%s): %s", step->name,
-                     step->call.op->onnx.name, status_words(status));
+                     step->call.op->onnx.name, why);
 }
 
 static enum status run_steps(struct running *running, const struct frame *frame, int64_t *step_ns)

@@ -143,6 +143,8 @@ static void faults_name_file_line_found_and_allowed(void **state)
          "a.conf:2: Models.StrictReadiness: found 'maybe', allowed: true or false"},
         {"[Models]\nControlMode=expl\n",
          "a.conf:2: Models.ControlMode: found 'expl', allowed: none explicit poll"},
+        {"[Device]\nDevice=tpu\n",
+         "Device.Device=tpu (a.conf:2): allowed are auto, cpu, null, cuda:N and cuda:UUID"},
         {"[Models]\nRepository=a\x01z\n", "a.conf:2: control character 0x01 in the line"},
     };
 

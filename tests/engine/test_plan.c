@@ -119,6 +119,39 @@ static void a_cancelled_run_says_so(void **state)
     network_destroy(network);
 }
 
+static void an_index_out_of_range_names_the_node_and_what_is_wrong(void **state)
+{
+    struct rig *rig = *state;
+    struct graph *graph = graph_create();
+    struct value *ids = make_value(graph, "ids", DTYPE_INT64, SHAPE(4));
+    struct value *y = APPLY(graph, "Gather", INTS(graph, 5, 6, 7), ids);
+    const struct shape shape = SHAPE(4);
+    int64_t in[4] = {0, 1, 3, 2}, out[4];
+    const struct run_buffer input = {in, sizeof(in)};
+    struct run_buffer output = {out, sizeof(out)};
+    struct run run = {.lane = rig->lane,
+                      .arena = rig->arena,
+                      .inputs = 1,
+                      .in = &input,
+                      .outputs = 1,
+                      .out = &output};
+    struct network *network;
+    struct plan *plan;
+    struct error err;
+
+    set_borders(graph, 1, &ids, 1, &y);
+    network = make_network(rig, graph);
+    plan = make_plan(network, &shape);
+    assert_int_equal(plan_run(plan, &run, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "Gather"));
+    assert_non_null(strstr(err.text, "out of range"));
+    in[2] = 2;
+    assert_ok(plan_run(plan, &run, &err));
+    assert_int_equal(out[2], 7);
+    plan_unref(plan);
+    network_destroy(network);
+}
+
 static void every_step_is_progress(void **state)
 {
     struct rig *rig = *state;
@@ -583,6 +616,7 @@ int main(void)
         cmocka_unit_test(a_value_that_is_needed_later_is_not_written_over),
         cmocka_unit_test(an_output_of_too_little_room_is_refused),
         cmocka_unit_test(a_cancelled_run_says_so),
+        cmocka_unit_test(an_index_out_of_range_names_the_node_and_what_is_wrong),
         cmocka_unit_test(every_step_is_progress),
         cmocka_unit_test(an_unwanted_output_needs_no_buffer),
         cmocka_unit_test(shapes_are_computed_when_the_plan_is_made),
