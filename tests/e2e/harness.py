@@ -47,6 +47,7 @@ class Server:
         ]
         if as_daemon:
             settings = [word for setting in settings for word in ("--set", setting)]
+        self.is_draining = False
         self.log_path = os.path.join(where, "log")
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen([command, *settings, *more], stderr=log,
@@ -95,10 +96,15 @@ class Server:
                 return float(line.split()[-1])
         raise KeyError(name)
 
-    def stop(self):
-        """SIGTERM; the exit status once everything is drained."""
-        if self.process.poll() is None:
+    def drain(self):
+        """SIGTERM, once: a second one would end a daemon that is about to leave by itself."""
+        if self.process.poll() is None and not self.is_draining:
             self.process.send_signal(signal.SIGTERM)
+        self.is_draining = True
+
+    def stop(self):
+        """Drains; the exit status once everything is answered."""
+        self.drain()
         try:
             status = self.process.wait(30)
         except subprocess.TimeoutExpired:

@@ -237,7 +237,7 @@ class Drain(Case):
         self.client.async_infer("slow", inputs(rows(rows_for_a_second(self.client))),
                                 lambda result, error: answers.append(error))
         harness.wait_for("the request is there", lambda: self.status()["requests_in_flight"] > 0)
-        self.server.process.send_signal(signal.SIGTERM)
+        self.server.drain()
         self.assertEqual(self.server.process.wait(60), 0)
         harness.wait_for("its answer", lambda: answers)
         self.assertEqual(answers, [None])

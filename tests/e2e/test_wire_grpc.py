@@ -255,7 +255,7 @@ class Drain(unittest.TestCase):
         for worker in workers:
             worker.start()
         harness.wait_for("some calls", lambda: answered[0] > 100)
-        server.process.terminate()
+        server.drain()
         server.process.wait(20)
         stopped.set()
         for worker in workers:
@@ -269,7 +269,7 @@ class Drain(unittest.TestCase):
             watch = channel.unary_stream("/grpc.health.v1.Health/Watch", request_serializer=same,
                                          response_deserializer=same)(b"", timeout=10)
             self.assertEqual(next(watch), b"\x08\x01")
-            server.process.terminate()
+            server.drain()
             self.assertEqual(next(watch), b"\x08\x02")
         server.stop()
 

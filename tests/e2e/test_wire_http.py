@@ -261,7 +261,7 @@ class Drain(unittest.TestCase):
         self.assertIn("200", read_answer(idle)[0])
         harness.wait_for("the request runs", lambda: json.loads(
             server.request("GET", "/sluice/v1/status", role="admin")[2])["requests_in_flight"] > 0)
-        server.process.terminate()
+        server.drain()
         status, head, _ = read_answer(busy)
         self.assertEqual(status, "HTTP/1.1 200 OK")
         self.assertIn(b"Connection: close", head)
