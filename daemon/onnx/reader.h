@@ -2,8 +2,8 @@
  *
  *   file ──mmap──> wire walker ──> nodes of any opset ──upgrade──> newest form ──> graph
  *
- * Tensor data is copied out of the mapping, which is gone when the reading is over; what can be read
- * again keeps the file open for that (file.h says why).  Model-local functions are inlined.
+ * Tensor data is copied out of the mapping, which is gone when the reading is over; what can be
+ * read again keeps the file open for that (file.h says why).  Model-local functions are inlined.
  * Every file that is not a sound model is refused with one sentence; nothing is left behind.
  *
  * The graph as read: every node is in the newest form that its op_def describes, nodes are in
