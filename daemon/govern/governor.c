@@ -243,6 +243,25 @@ static void act_on_level(struct governor *governor, const struct govern_input *i
     governor->trim_to_bytes = keep;
 }
 
+/* What idle models should give at EVICT: down to the exit mark and, where others press, up to the
+ * headroom, less what the trim of the same tick already gives. */
+static uint64_t evict_now(const struct governor *governor, const struct govern_input *input,
+                          const struct govern_verdict *verdict)
+{
+    const struct govern_config *config = &governor->config;
+    double mark = config->critical - exit_gaps[LEVEL_EVICT];
+    double over =
+        (double)input->reserved_bytes - (mark > 0 ? mark * (double)config->budget_bytes : 0);
+    uint64_t trimmed = verdict->trim ? input->cached_bytes - verdict->keep_bytes : 0;
+    uint64_t want = over > 0 ? (uint64_t)over : 0;
+
+    if (governor->level < LEVEL_EVICT || is_calm(governor, input))
+        return 0;
+    if (input->free_known && input->free_bytes < config->headroom_bytes)
+        want = larger(want, config->headroom_bytes - input->free_bytes);
+    return want > trimmed ? want - trimmed : 0;
+}
+
 /* Batch caps under EVICT: halved on entering and once a dwell while it stays hot, doubled back once
  * a calm dwell.  Halving helps only when activations, not weights, are what is held. */
 static void step_cap(struct governor *governor, const struct govern_input *input,
@@ -357,6 +376,8 @@ void governor_tick(struct governor *governor, const struct govern_input *input,
     act_on_level(governor, input, out_verdict);
     step_cap(governor, input, level_changed);
     decay(governor, input, out_verdict);
+    out_verdict->evict_bytes = evict_now(governor, input, out_verdict);
+    out_verdict->may_load = governor->level < LEVEL_EVICT;
     out_verdict->level = governor->level;
     out_verdict->batch_cap_shift = governor->cap_shift;
     out_verdict->next_tick_us = next_tick(governor, input);

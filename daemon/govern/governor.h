@@ -55,6 +55,8 @@ struct govern_verdict {
     bool trim;                /* shrink cached memory to `keep_bytes` */
     uint64_t keep_bytes;      /* over all lanes together */
     bool is_decay;            /* the trim comes from idleness, not from a mark */
+    uint64_t evict_bytes;     /* idle models should leave until so much is free (EVICT); 0: none */
+    bool may_load;            /* false: no model may come now (EVICT and above) */
     unsigned batch_cap_shift; /* halve batch caps so many times (EVICT) */
     int64_t next_tick_us;     /* when to ask again at the latest */
 };

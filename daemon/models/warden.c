@@ -5,10 +5,13 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
 #include "observe/log.h"
+
+enum { EVICT_PAUSE_US = 1000000 };
 
 enum asker { ASKER_GOVERNOR, ASKER_DECAY, ASKER_OPERATOR, ASKERS };
 
@@ -18,6 +21,11 @@ struct warden {
     struct ledger *ledger;
     struct host_pool *host_pool;
     struct batcher *batcher;
+    warden_evict_fn evict; /* NULL: no models to evict */
+    warden_evictable_fn evictable;
+    void *evict_arg;
+    atomic_bool may_load;
+    int64_t evict_again_us; /* nothing was idle: ask again then (the ticking thread's) */
     /* under lock */
     struct governor governor;
     bool pinned;
@@ -40,6 +48,7 @@ enum status warden_create(const struct govern_config *config, struct device *dev
     warden->ledger = ledger;
     warden->host_pool = host_pool;
     warden->batcher = batcher;
+    atomic_init(&warden->may_load, true);
     governor_init(&warden->governor, config, clock_now_us());
     *out_warden = warden;
     return STATUS_OK;
@@ -51,6 +60,19 @@ void warden_destroy(struct warden *warden)
         return;
     pthread_mutex_destroy(&warden->lock);
     free(warden);
+}
+
+void warden_set_evict(struct warden *warden, warden_evict_fn evict, warden_evictable_fn evictable,
+                      void *arg)
+{
+    warden->evict = evict;
+    warden->evictable = evictable;
+    warden->evict_arg = arg;
+}
+
+bool warden_may_load(struct warden *warden)
+{
+    return atomic_load_explicit(&warden->may_load, memory_order_relaxed);
 }
 
 void warden_configure(struct warden *warden, const struct govern_config *config)
@@ -135,6 +157,19 @@ static void carry_out(struct warden *warden, const struct govern_verdict *verdic
     }
 }
 
+/* Idle models go; when none was idle, nobody asks again for a second. */
+static void evict(struct warden *warden, uint64_t bytes, int64_t now_us)
+{
+    uint64_t freed;
+
+    if (bytes == 0 || warden->evict == NULL || now_us < warden->evict_again_us)
+        return;
+    freed = warden->evict(warden->evict_arg, bytes);
+    log_debug("asked idle models for %" PRIu64 " bytes, %" PRIu64 " come", bytes, freed);
+    if (freed == 0)
+        warden->evict_again_us = now_us + EVICT_PAUSE_US;
+}
+
 int64_t warden_tick(struct warden *warden, int64_t now_us)
 {
     struct govern_verdict verdict;
@@ -150,6 +185,8 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
         say_level(warden, &input, before, &verdict);
     carry_out(warden, &verdict);
     pthread_mutex_unlock(&warden->lock);
+    atomic_store_explicit(&warden->may_load, verdict.may_load, memory_order_relaxed);
+    evict(warden, verdict.evict_bytes, now_us);
     return verdict.next_tick_us;
 }
 

@@ -31,6 +31,19 @@ MUST_CHECK enum status warden_create(const struct govern_config *config, struct 
                                      struct ledger *ledger, struct host_pool *host_pool,
                                      struct batcher *batcher, struct warden **out_warden);
 void warden_destroy(struct warden *warden);
+/* Makes idle models leave the device, coldest first, until about `bytes` came back; returns what
+ * came or is on its way, 0 when nothing is idle (it is asked again a second later).  Called by
+ * warden_tick() at level EVICT, on the first I/O thread, with no lock held: it may call
+ * warden_read(), must not wait (a loader's mailbox is for that). */
+typedef uint64_t (*warden_evict_fn)(void *arg, uint64_t bytes);
+/* How many bytes evict could free now: a request that would fit without them waits, others are
+ * refused at once.  Called by warden_tick() like the above. */
+typedef uint64_t (*warden_evictable_fn)(void *arg);
+/* Before the first tick; `evictable` may be NULL. */
+void warden_set_evict(struct warden *warden, warden_evict_fn evict, warden_evictable_fn evictable,
+                      void *arg);
+/* Whether a model may be brought to the device now (not at EVICT and above).  Any thread, cheap. */
+bool warden_may_load(struct warden *warden);
 void warden_configure(struct warden *warden, const struct govern_config *config);
 /* One tick; returns when to call again at the latest (µs, clock time). */
 int64_t warden_tick(struct warden *warden, int64_t now_us);

@@ -125,6 +125,47 @@ static void idleness_ends_with_nothing_cached(void **state)
     assert_true(view.empty_cache_by[1] > 0);
 }
 
+static uint64_t asked_bytes, idle_bytes;
+static unsigned asked_times;
+
+static uint64_t evict_idle(void *arg, uint64_t bytes)
+{
+    assert_ptr_equal(arg, &idle_bytes);
+    asked_bytes = bytes;
+    asked_times++;
+    return idle_bytes;
+}
+
+static void idle_models_are_asked_for_what_is_over_the_critical_mark(void **state)
+{
+    struct govern_config tight = standard;
+    int64_t now_us = clock_now_us();
+    struct warden_view view;
+
+    (void)state;
+    asked_times = 0;
+    idle_bytes = 0;
+    (void)cached_after_a_batch();
+    warden_set_evict(warden, evict_idle, NULL, &idle_bytes);
+    (void)warden_tick(warden, now_us);
+    assert_int_equal(asked_times, 0);
+    assert_true(warden_may_load(warden));
+    warden_read(warden, &view);
+    tight.low = 0.0001;
+    tight.high = 0.0002;
+    tight.critical = 0.001;
+    tight.trim_minimum_bytes = (uint64_t)1 << 60; /* so that what lanes cache stays */
+    warden_configure(warden, &tight);
+    (void)warden_tick(warden, now_us + 1000);
+    assert_int_equal(asked_times, 1);
+    assert_int_equal(asked_bytes, view.ledger.reserved_bytes);
+    assert_false(warden_may_load(warden));
+    (void)warden_tick(warden, now_us + 200000); /* none was idle: not asked for a second */
+    assert_int_equal(asked_times, 1);
+    (void)warden_tick(warden, now_us + 1200000);
+    assert_int_equal(asked_times, 2);
+}
+
 static void the_view_states_marks_in_bytes(void **state)
 {
     struct warden_view view;
@@ -145,6 +186,7 @@ int main(void)
         TEST(empty_cache_gives_back_what_lanes_cache),
         TEST(a_crossed_mark_empties_the_cache),
         TEST(idleness_ends_with_nothing_cached),
+        TEST(idle_models_are_asked_for_what_is_over_the_critical_mark),
         TEST(the_view_states_marks_in_bytes),
     };
 
