@@ -1,17 +1,22 @@
-# ./dev bench [engines|serve [part,...]]: sluice and its peers side by side.
+# ./dev bench [engines|serve [part,...]|planner]: sluice and its peers side by side, and the memory
+# planner against its bounds.
 bench() {
+    local part=${1:-all}
+    [ $# -gt 0 ] && shift
+    case $part in
+    engines) bench_prepare; bench_engines "$@" ;;
+    serve) bench_prepare; bench_serve "$@" ;;
+    planner) build release; bench_planner "$@" ;;
+    all) bench_prepare; bench_engines; bench_serve; bench_planner ;;
+    *) die "bench: unknown part '$part'; engines, serve and planner are known" ;;
+    esac
+}
+
+bench_prepare() {
     need "${BENCH_PACKAGES[@]}"
     build release
     python_with numpy onnx==1.22.0 onnxruntime openvino
     "$PYTHON" benchmarks/make_models.py .cache/bench-models
-    local part=${1:-all}
-    [ $# -gt 0 ] && shift
-    case $part in
-    engines) bench_engines "$@" ;;
-    serve) bench_serve "$@" ;;
-    all) bench_engines; bench_serve ;;
-    *) die "bench: unknown part '$part'; engines and serve are known" ;;
-    esac
 }
 
 bench_engines() {
@@ -20,4 +25,17 @@ bench_engines() {
 
 bench_serve() {
     "$PYTHON" benchmarks/serve.py --build build/release ${1:+--part "$1"}
+}
+
+# The published planner benchmarks; a budget a file in seconds may be given.
+bench_planner() {
+    local files=../shared/planner-benchmarks program=build/release/benchmarks/sluice-plan-bench
+    if [ ! -d "$files" ]; then
+        say "planner: skipped, no benchmark files in $files"
+        return
+    fi
+    say 'planner, quick'
+    "$program" "$files"/*/*.csv
+    say 'planner, thorough'
+    "$program" --thorough --budget-s "${1:-60}" "$files"/*/*.csv
 }

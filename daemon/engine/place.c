@@ -464,6 +464,7 @@ static uint64_t carried_end(const struct making *making)
 enum status making_place(struct making *making, struct error *err)
 {
     struct plan *plan = making->plan;
+    struct planner_result packed;
     struct plan_buffer *buffers;
     size_t count;
 
@@ -475,8 +476,10 @@ enum status making_place(struct making *making, struct error *err)
     if (buffers == NULL || making->scratch_offsets == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
     count = collect(making, buffers);
-    if (planner_pack(buffers, count, &plan->peak_bytes, &plan->lower_bound_bytes) != STATUS_OK)
+    if (planner_plan(buffers, count, NULL, &packed) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    plan->peak_bytes = packed.peak_bytes;
+    plan->lower_bound_bytes = packed.lower_bound_bytes;
     distribute(making, buffers);
     plan->carried_bytes = carried_end(making);
     plan->peak_node = heaviest_step(buffers, count, making->nodes + 1);

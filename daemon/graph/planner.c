@@ -183,19 +183,13 @@ static uint64_t pack_all_ways(struct packing *packing, uint64_t lower_bound)
     return best;
 }
 
-enum status planner_pack(struct plan_buffer *buffers, size_t count, uint64_t *out_peak_bytes,
-                         uint64_t *out_lower_bound_bytes)
+static enum status pack(struct plan_buffer *buffers, size_t count, struct planner_result *result)
 {
     struct packing packing = {.buffers = buffers, .count = count};
-    uint64_t *numbers, *alive, lower_bound, peak;
-    uint32_t *indices;
+    uint64_t *numbers = calloc(count, 3 * sizeof(*numbers)), *alive;
+    uint32_t *indices = calloc(count, 2 * sizeof(*indices));
     enum status status = STATUS_NO_MEMORY;
 
-    *out_peak_bytes = *out_lower_bound_bytes = 0;
-    if (count == 0)
-        return STATUS_OK;
-    numbers = calloc(count, 3 * sizeof(*numbers));
-    indices = calloc(count, 2 * sizeof(*indices));
     if (numbers == NULL || indices == NULL)
         goto done;
     packing.offsets = numbers;
@@ -203,16 +197,45 @@ enum status planner_pack(struct plan_buffer *buffers, size_t count, uint64_t *ou
     packing.alive = alive = numbers + 2 * count;
     packing.order = indices;
     packing.placed = indices + count;
-    status = measure(buffers, count, alive, &lower_bound);
+    status = measure(buffers, count, alive, &result->lower_bound_bytes);
     if (status != STATUS_OK)
         goto done;
-    peak = pack_all_ways(&packing, lower_bound);
+    result->peak_bytes = pack_all_ways(&packing, result->lower_bound_bytes);
     for (size_t i = 0; i < count; i++)
         buffers[i].offset = packing.best[i];
-    *out_peak_bytes = peak;
-    *out_lower_bound_bytes = lower_bound;
 done:
     free(numbers);
     free(indices);
     return status;
+}
+
+static bool is_valid(const struct plan_buffer *buffers, size_t count)
+{
+    uint64_t sum = 0;
+
+    if (count >= UINT32_MAX)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (buffers[i].first > buffers[i].last || buffers[i].last == UINT32_MAX ||
+            buffers[i].bytes > (uint64_t)INT64_MAX - sum)
+            return false;
+        sum += buffers[i].bytes;
+    }
+    return true;
+}
+
+enum status planner_plan(struct plan_buffer *buffers, size_t count,
+                         const struct planner_options *options, struct planner_result *out_result)
+{
+    struct planner_result result = {.end = PLANNER_AT_BOUND};
+
+    (void)options;
+    if (!is_valid(buffers, count))
+        return STATUS_INVALID;
+    if (count > 0)
+        TRY(pack(buffers, count, &result));
+    if (result.peak_bytes > result.lower_bound_bytes)
+        result.end = PLANNER_EXHAUSTED;
+    *out_result = result;
+    return STATUS_OK;
 }
