@@ -12,16 +12,16 @@
 /* Addresses for one arena: more than any device has, and little enough for many lanes. */
 static const size_t range_bytes[] = {(size_t)1 << 40, (size_t)1 << 36, (size_t)1 << 32};
 
-static enum status open_arena(struct batcher *batcher, const char *what, unsigned index,
+static enum status open_arena(struct batcher *batcher, enum mem_kind kind, unsigned index,
                               struct lane_arena **out_arena)
 {
     enum status status = STATUS_NO_MEMORY;
     char owner[32];
 
-    (void)snprintf(owner, sizeof(owner), "lane %u%s", index, what);
+    (void)snprintf(owner, sizeof(owner), "lane %u%s", index, kind == MEM_IO ? " io" : "");
     for (size_t i = 0; i < sizeof(range_bytes) / sizeof(range_bytes[0]); i++) {
-        status = lane_arena_create(batcher->device->memory, batcher->ledger, owner, range_bytes[i],
-                                   out_arena);
+        status = lane_arena_create_for(kind, batcher->device->memory, batcher->ledger, owner,
+                                       range_bytes[i], out_arena);
         if (status == STATUS_OK)
             break;
     }
@@ -37,8 +37,8 @@ static enum status open_lane(struct batcher *batcher, unsigned index)
     lane->until_us = CLOCK_NEVER;
     arena_init(&lane->scratch);
     TRY(batcher->device->ops->lane_open(batcher->device, index, &lane->device_lane));
-    TRY(open_arena(batcher, "", index, &lane->arena));
-    return open_arena(batcher, " io", index, &lane->io);
+    TRY(open_arena(batcher, MEM_ACTIVATION, index, &lane->arena));
+    return open_arena(batcher, MEM_IO, index, &lane->io);
 }
 
 static void close_lane(struct lane *lane)

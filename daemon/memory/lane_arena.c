@@ -47,6 +47,13 @@ static uint64_t give_back(void *arg, uint64_t bytes)
 enum status lane_arena_create(struct mem_source *source, struct ledger *ledger, const char *owner,
                               size_t range_bytes, struct lane_arena **out_arena)
 {
+    return lane_arena_create_for(MEM_ACTIVATION, source, ledger, owner, range_bytes, out_arena);
+}
+
+enum status lane_arena_create_for(enum mem_kind kind, struct mem_source *source,
+                                  struct ledger *ledger, const char *owner, size_t range_bytes,
+                                  struct lane_arena **out_arena)
+{
     struct lane_arena *arena;
     enum status status = STATUS_NO_MEMORY;
     void *base;
@@ -62,7 +69,7 @@ enum status lane_arena_create(struct mem_source *source, struct ledger *ledger, 
     pthread_cond_init(&arena->trimmed, NULL);
     atomic_init(&arena->last_use_us, clock_now_us());
 
-    status = ledger_open(ledger, owner, MEM_ACTIVATION, &arena->account);
+    status = ledger_open_arena(ledger, owner, kind, &arena->account);
     if (status != STATUS_OK)
         goto fail;
     arena->range = to_pages(arena, range_bytes);
@@ -182,6 +189,12 @@ void lane_arena_end(struct lane_arena *arena)
 
 size_t lane_arena_trim(struct lane_arena *arena, size_t keep_bytes)
 {
+    return lane_arena_trim_some(arena, keep_bytes, arena->range);
+}
+
+size_t lane_arena_trim_some(struct lane_arena *arena, size_t keep_bytes, size_t most_bytes)
+{
+    size_t most = to_pages(arena, most_bytes < arena->range ? most_bytes : arena->range);
     size_t keep = to_pages(arena, keep_bytes < arena->range ? keep_bytes : arena->range);
     size_t from, freed;
 
@@ -192,6 +205,12 @@ size_t lane_arena_trim(struct lane_arena *arena, size_t keep_bytes)
     if (from < keep)
         from = keep;
     freed = arena->high > from ? arena->high - from : 0;
+    if (most == 0)
+        most = arena->source->page_bytes;
+    if (freed > most) {
+        from = arena->high - most;
+        freed = most;
+    }
     if (freed > 0) {
         arena->high = from;
         arena->is_trimming = true;

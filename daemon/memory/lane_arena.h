@@ -22,6 +22,10 @@ struct lane_arena;
 MUST_CHECK enum status lane_arena_create(struct mem_source *source, struct ledger *ledger,
                                          const char *owner, size_t range_bytes,
                                          struct lane_arena **out_arena);
+/* The same for bytes of another kind than activations: MEM_IO. */
+MUST_CHECK enum status lane_arena_create_for(enum mem_kind kind, struct mem_source *source,
+                                             struct ledger *ledger, const char *owner,
+                                             size_t range_bytes, struct lane_arena **out_arena);
 void lane_arena_destroy(struct lane_arena *arena); /* NULL is fine; no batch may be running */
 
 /* Makes [base, base + bytes) usable for a batch.  STATUS_NO_MEMORY (budget or device) leaves the
@@ -34,6 +38,9 @@ void lane_arena_end(struct lane_arena *arena);
 /* Gives memory back until at most `keep_bytes` (or what is in use) stay behind it; returns bytes
  * freed. */
 size_t lane_arena_trim(struct lane_arena *arena, size_t keep_bytes);
+/* At most about `most_bytes` of it (whole pages, at least one), the last first: a slice of a trim.
+ */
+size_t lane_arena_trim_some(struct lane_arena *arena, size_t keep_bytes, size_t most_bytes);
 size_t lane_arena_committed(const struct lane_arena *arena);
 size_t lane_arena_used(const struct lane_arena *arena);
 int64_t lane_arena_last_use_us(const struct lane_arena *arena);

@@ -24,6 +24,7 @@ struct ledger_account {
     struct list link;
     struct ledger *ledger;
     enum mem_kind kind;
+    bool arena;
     uint64_t bytes;
     uint64_t used; /* arenas: the part in use; others: always all */
     int64_t since_us;
@@ -45,7 +46,7 @@ struct ledger {
     uint64_t arenas;
     uint64_t used; /* of arenas */
     uint64_t planned;
-    uint64_t kind[MEM_KINDS]; /* but for arenas */
+    uint64_t kind[MEM_KINDS]; /* of arenas the part in use */
     uint64_t peak_allocated, peak_reserved;
     uint64_t reservations_ok, reservations_refused, plan_violations;
     uint64_t pass;
@@ -64,7 +65,7 @@ const char *mem_kind_name(enum mem_kind kind)
 
 static bool is_arena(const struct ledger_account *account)
 {
-    return account->kind == MEM_ACTIVATION;
+    return account->arena;
 }
 
 static uint64_t reserved_of(const struct ledger *ledger)
@@ -162,8 +163,8 @@ void ledger_set_page(struct ledger *ledger, uint64_t page_bytes)
     pthread_mutex_unlock(&ledger->lock);
 }
 
-enum status ledger_open(struct ledger *ledger, const char *owner, enum mem_kind kind,
-                        struct ledger_account **out_account)
+static enum status open_account(struct ledger *ledger, const char *owner, enum mem_kind kind,
+                                bool arena, struct ledger_account **out_account)
 {
     struct ledger_account *account = calloc(1, sizeof(*account));
 
@@ -172,6 +173,7 @@ enum status ledger_open(struct ledger *ledger, const char *owner, enum mem_kind 
         return STATUS_NO_MEMORY;
     account->ledger = ledger;
     account->kind = kind;
+    account->arena = arena;
     account->since_us = account->last_use_us = clock_now_us();
     strncpy(account->owner, owner, sizeof(account->owner) - 1);
 
@@ -180,6 +182,19 @@ enum status ledger_open(struct ledger *ledger, const char *owner, enum mem_kind 
     pthread_mutex_unlock(&ledger->lock);
     *out_account = account;
     return STATUS_OK;
+}
+
+enum status ledger_open(struct ledger *ledger, const char *owner, enum mem_kind kind,
+                        struct ledger_account **out_account)
+{
+    return open_account(ledger, owner, kind, kind == MEM_ACTIVATION, out_account);
+}
+
+enum status ledger_open_arena(struct ledger *ledger, const char *owner, enum mem_kind kind,
+                              struct ledger_account **out_account)
+{
+    assert(kind == MEM_ACTIVATION || kind == MEM_IO);
+    return open_account(ledger, owner, kind, true, out_account);
 }
 
 void ledger_set_reclaim(struct ledger_account *account, ledger_reclaim_fn reclaim, void *arg)
@@ -207,8 +222,8 @@ void ledger_close(struct ledger_account *account)
         ledger->used -= account->used;
     } else {
         ledger->pinned -= account->bytes;
-        ledger->kind[account->kind] -= account->bytes;
     }
+    ledger->kind[account->kind] -= account->used;
     list_remove(&account->link);
     changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
@@ -361,6 +376,7 @@ void ledger_set_used(struct ledger_account *account, uint64_t used_bytes, int64_
     if (is_arena(account)) {
         assert(used_bytes <= account->bytes);
         ledger->used = ledger->used - account->used + used_bytes;
+        ledger->kind[account->kind] = ledger->kind[account->kind] - account->used + used_bytes;
         account->used = used_bytes;
         changed(ledger);
     }
@@ -444,7 +460,6 @@ void ledger_read(struct ledger *ledger, struct ledger_stats *out_stats)
         .plan_violations = ledger->plan_violations,
     };
     memcpy(out_stats->kind_bytes, ledger->kind, sizeof(ledger->kind));
-    out_stats->kind_bytes[MEM_ACTIVATION] = ledger->used;
     out_stats->kind_bytes[MEM_CACHED] = ledger->arenas - ledger->used;
     pthread_mutex_unlock(&ledger->lock);
 }

@@ -67,9 +67,14 @@ void ledger_set_page(struct ledger *ledger, uint64_t page_bytes);
 
 MUST_CHECK enum status ledger_open(struct ledger *ledger, const char *owner, enum mem_kind kind,
                                    struct ledger_account **out_account);
+/* The same for an arena: what it holds is in use or cached (ledger_set_used()), and can be taken
+ * back (ledger_set_reclaim()).  `kind` names the part in use, MEM_ACTIVATION or MEM_IO;
+ * ledger_open() with MEM_ACTIVATION opens one too. */
+MUST_CHECK enum status ledger_open_arena(struct ledger *ledger, const char *owner,
+                                         enum mem_kind kind, struct ledger_account **out_account);
 void ledger_close(
     struct ledger_account *account); /* gives back what it still holds; NULL is fine */
-/* How an arena (an account of MEM_ACTIVATION) gives back about `bytes` of what it caches; returns
+/* How an arena gives back about `bytes` of what it caches; returns
  * what it gave.  Called by any thread, without the ledger's lock; must not call ledger_add(). */
 typedef uint64_t (*ledger_reclaim_fn)(void *arg, uint64_t bytes);
 void ledger_set_reclaim(struct ledger_account *account, ledger_reclaim_fn reclaim, void *arg);

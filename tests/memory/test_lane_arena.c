@@ -104,6 +104,41 @@ static void a_smaller_batch_commits_nothing(void **state)
     assert_int_equal(f->fake.commits, commits);
 }
 
+static void a_trim_can_be_had_in_slices(void **state)
+{
+    struct fixture *f = *state;
+
+    run(f->a, 20 * PAGE);
+    assert_int_equal(lane_arena_trim_some(f->a, 5 * PAGE, 6 * PAGE), 6 * PAGE);
+    assert_int_equal(check(f).cached_bytes, 14 * PAGE);
+    assert_int_equal(lane_arena_trim_some(f->a, 5 * PAGE, 0), PAGE);
+    assert_int_equal(lane_arena_trim_some(f->a, 5 * PAGE, 100 * PAGE), 8 * PAGE);
+    assert_int_equal(lane_arena_trim_some(f->a, 5 * PAGE, 100 * PAGE), 0);
+}
+
+static void bytes_of_an_io_arena_in_use_are_io(void **state)
+{
+    struct fixture *f = *state;
+    struct lane_arena *arena;
+    struct ledger_stats stats;
+    void *base;
+
+    assert_ok(
+        lane_arena_create_for(MEM_IO, &f->fake.source, f->ledger, "lane 0 io", RANGE, &arena));
+    run(f->a, 2 * PAGE);
+    assert_ok(lane_arena_begin(arena, 3 * PAGE, &base));
+    ledger_read(f->ledger, &stats);
+    assert_int_equal(stats.kind_bytes[MEM_IO], 3 * PAGE);
+    assert_int_equal(stats.kind_bytes[MEM_ACTIVATION], 0);
+    assert_int_equal(stats.kind_bytes[MEM_CACHED], 2 * PAGE);
+    lane_arena_end(arena);
+    ledger_read(f->ledger, &stats);
+    assert_int_equal(stats.kind_bytes[MEM_IO], 0);
+    assert_int_equal(stats.cached_bytes, 5 * PAGE);
+    lane_arena_destroy(arena);
+    assert_true(ledger_is_valid(f->ledger));
+}
+
 static void trim_keeps_what_is_asked_or_in_use(void **state)
 {
     struct fixture *f = *state;
@@ -382,6 +417,8 @@ int main(void)
         TEST(a_batch_gets_its_bytes_and_leaves_them_cached),
         TEST(the_base_never_moves),
         TEST(a_smaller_batch_commits_nothing),
+        TEST(a_trim_can_be_had_in_slices),
+        TEST(bytes_of_an_io_arena_in_use_are_io),
         TEST(trim_keeps_what_is_asked_or_in_use),
         TEST(begin_fails_cleanly_when_the_source_is_dry),
         TEST(extend_fails_cleanly_and_the_batch_goes_on),
