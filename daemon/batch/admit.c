@@ -111,8 +111,9 @@ static bool is_passed(const struct batch *batch, size_t output)
     return input != SIZE_MAX && request->in[input].bytes >= batch->out[output].bytes;
 }
 
-/* Lays the wanted outputs out in the response; returns their bytes. */
-static uint64_t lay_out_response(struct batch *batch)
+/* Lays the wanted outputs out in the response; returns their bytes.  On the host each has room for
+ * its guard. */
+static uint64_t lay_out_response(struct batch *batch, bool is_host)
 {
     const struct model_queue *queue = batch->queue;
     uint64_t bytes = 0;
@@ -135,6 +136,8 @@ static uint64_t lay_out_response(struct batch *batch)
             continue;
         }
         batch->out_offset[i] = bytes;
+        if (is_host)
+            batch->out[i].bytes = align_io(batch->out[i].bytes) + RUN_GUARD_BYTES;
         bytes += align_io(batch->out[i].bytes);
     }
     return bytes;
@@ -199,27 +202,27 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     struct batcher *batcher = lane->batcher;
     bool is_host = batcher->device->ops->host_memory;
     uint64_t page = batcher->device->memory->page_bytes;
-    uint64_t response_bytes, needed;
+    uint64_t response_bytes, peak, needed;
     struct host_pool_stats host;
 
     *out_never = false;
-    plan_read(batch->plan, &batch->facts);
     batch->out_shapes = plan_output_shapes(batch->plan, &batch->out_bound);
     batch->gathers = !is_host || !is_bindable(batch);
-    response_bytes = lay_out_response(batch);
+    response_bytes = lay_out_response(batch, is_host);
     batch->io_bytes = lay_out_inputs(batch);
     if (!batch->gathers)
         batch->io_bytes = 0;
     if (!is_host)
         batch->io_bytes += response_bytes;
-    needed = whole_pages(batch->facts.peak_bytes, page) + whole_pages(batch->io_bytes, page);
+    peak = whole_pages(plan_run_bytes(batch->plan, batch->out), page);
+    needed = peak + whole_pages(batch->io_bytes, page);
     batch->needed_bytes = needed;
     if (ledger_reserve(batcher->ledger, needed, &batch->available_bytes) != STATUS_OK) {
         *out_never = needed > ledger_ceiling(batcher->ledger);
         return STATUS_NO_MEMORY;
     }
     batch->reserved_bytes = needed;
-    batch->peak_bytes = whole_pages(batch->facts.peak_bytes, page);
+    batch->peak_bytes = peak;
     if (response_create(batcher->host_pool, response_bytes, &batch->response) == STATUS_OK)
         return STATUS_OK;
     ledger_unreserve(batcher->ledger, batch->reserved_bytes);

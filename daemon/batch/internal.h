@@ -24,7 +24,6 @@ struct batch {
     int64_t rows;        /* of the requests */
     int64_t plan_rows; /* ≥ rows: those behind are padding.  0: the model has no batch dimension */
     struct plan *plan;
-    struct plan_facts facts;
     const struct shape *out_shapes; /* the plan's */
     const bool *out_bound;          /* the plan's; may be NULL */
     bool gathers;                   /* inputs are copied together, else bound where they are */

@@ -111,14 +111,28 @@ enum status making_order(struct making *making, struct error *err)
 
 /* ---- the end: steps ---- */
 
+/* From here on the plan releases what the kernels prepared. */
+static void adopt_kernels(struct making *making)
+{
+    struct plan *plan = making->plan;
+
+    for (size_t n = 0; n < making->nodes; n++) {
+        struct step *step = &plan->steps[plan->step_count];
+
+        if (making->placed[n])
+            continue;
+        step->kernel = making->choices[n].kernel;
+        step->state = making->choices[n].prepare.state;
+        plan->step_count++;
+    }
+}
+
 static enum status fill_step(struct making *making, size_t index, struct step *step)
 {
     const struct node *node = making->order[index];
     struct choice *choice = &making->choices[index];
     struct plan *plan = making->plan;
 
-    step->kernel = choice->kernel;
-    step->state = choice->prepare.state;
     step->call = choice->prepare.call;
     step->name = node->name;
     step->note = arena_copy_string(&plan->arena, choice->prepare.note,
@@ -155,15 +169,41 @@ static enum status fill_step(struct making *making, size_t index, struct step *s
     return STATUS_OK;
 }
 
+/* Lines behind what the step writes; one that several of its outputs share stands there twice. */
+static enum status fill_guards(struct making *making, size_t index, struct step *step)
+{
+    const struct node *node = making->order[index];
+    struct slot *guard =
+        arena_take_array(&making->plan->arena, node->outputs + 1, sizeof(*step->guard));
+
+    if (guard == NULL)
+        return STATUS_NO_MEMORY;
+    step->guard = guard;
+    for (size_t i = 0; i < node->outputs; i++) {
+        guard[step->guard_count] = making_guard(making, node->out[i]);
+        if (guard[step->guard_count].base != BASE_NONE)
+            step->guard_count++;
+    }
+    if (step->scratch_bytes > 0 && guards_apply(making->network->device)) {
+        guard[step->guard_count] = step->scratch;
+        guard[step->guard_count++].offset += (int64_t)round_up(step->scratch_bytes);
+    }
+    return STATUS_OK;
+}
+
 static enum status make_steps(struct making *making)
 {
     struct plan *plan = making->plan;
+    size_t count = 0;
 
+    adopt_kernels(making);
     for (size_t n = 0; n < making->nodes; n++) {
         if (n == plan->peak_node)
-            plan->peak_step = (uint32_t)plan->step_count;
-        if (!making->placed[n])
-            TRY(fill_step(making, n, &plan->steps[plan->step_count++]));
+            plan->peak_step = (uint32_t)count;
+        if (making->placed[n])
+            continue;
+        TRY(fill_step(making, n, &plan->steps[count]));
+        TRY(fill_guards(making, n, &plan->steps[count++]));
     }
     if (plan->peak_step >= plan->step_count && plan->step_count > 0)
         plan->peak_step = (uint32_t)plan->step_count - 1;
@@ -341,7 +381,7 @@ void plan_destroy(struct plan *plan)
 /* Kernels prepared for a plan that failed before it had steps. */
 static void release_choices(struct making *making)
 {
-    for (size_t n = making->plan->step_count; making->choices != NULL && n < making->nodes; n++) {
+    for (size_t n = 0; making->choices != NULL && n < making->nodes; n++) {
         const struct choice *choice = &making->choices[n];
 
         if (choice->kernel != NULL && choice->kernel->release != NULL)

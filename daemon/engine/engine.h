@@ -66,6 +66,11 @@ struct plan_facts {
     int64_t predicted_us; /* moving average of measured run time; -1: never ran */
 };
 void plan_read(const struct plan *plan, struct plan_facts *out_facts);
+struct run_buffer;
+/* Bytes of the lane's arena that a run with its outputs bound like `out` asks for: the peak, room
+ * for outputs nobody wants (those with no data and 0 bytes), and more once a step was caught
+ * writing behind its memory.  Admission goes by this. */
+uint64_t plan_run_bytes(const struct plan *plan, const struct run_buffer *out);
 /* Shapes of the outputs; a bound where `*out_bound` (per output, may be NULL).  SHAPE_UNKNOWN
  * dimensions where only the run can tell, see run_place_fn; rank 0 with *out_bound where not even
  * the rank is known. */
@@ -74,7 +79,10 @@ const struct shape *plan_output_shapes(const struct plan *plan, const bool **out
  * copies nothing then.  SIZE_MAX: none. */
 size_t plan_passed_input(const struct plan *plan, size_t output);
 
-/* One tensor bound from outside.  Host or device memory as the device wants it (CPU: host). */
+/* One tensor bound from outside.  Host or device memory as the device wants it (CPU: host).  An
+ * output whose room goes on for a line behind the next multiple of 64 is guarded: the run writes
+ * the line. */
+enum { RUN_GUARD_BYTES = 64 };
 struct run_buffer {
     void *data;
     size_t bytes;
@@ -96,8 +104,8 @@ struct run {
     size_t inputs;
     const struct run_buffer *in; /* in the plan's shapes, dense; read only */
     size_t outputs;
-    struct run_buffer *out;   /* data NULL: not wanted, or asked of `place` when bytes is RUN_PLACE.
-                                 Else room for plan_output_shapes() each */
+    struct run_buffer *out;   /* data NULL: not wanted when bytes is 0, asked of `place` when it is
+                                 RUN_PLACE.  Else room for plan_output_shapes() each */
     struct shape *out_shapes; /* out: true shapes; may be NULL when none is a bound or unknown */
     const atomic_bool *cancelled; /* looked at between steps; may be NULL */
     run_admit_fn admit;           /* may be NULL: always yes */
@@ -110,7 +118,8 @@ struct run {
 };
 
 /* Runs the plan: begins the arena, computes, waits, ends the arena.  STATUS_NO_MEMORY, _CANCELLED,
- * _DEVICE_LOST, _INVALID (an index out of range in the data); outputs are undefined then. */
+ * _DEVICE_LOST, _INVALID (an index out of range in the data), _INTERNAL (a kernel wrote behind its
+ * memory: counted in the ledger, logged once a plan); outputs are undefined then. */
 MUST_CHECK enum status plan_run(struct plan *plan, struct run *run, struct error *err);
 
 struct string_heap *string_heap_create(void);

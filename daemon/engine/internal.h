@@ -25,7 +25,8 @@ enum {
     DROP_BYTES_MIN = 16 << 10, /* smaller constants stay in memory */
     FOLD_BYTES_MAX = 4 << 20,  /* of a value folded when a plan is made */
     PLAN_CACHE_BYTES = 64 << 20,
-    PLAN_CACHE_COUNT = 64
+    PLAN_CACHE_COUNT = 64,
+    GUARD_BYTES = RUN_GUARD_BYTES
 };
 
 /* Runs single nodes on the CPU device, for folding (fold.c). */
@@ -91,6 +92,8 @@ struct step {
     struct slot *in;
     struct slot *out;
     struct slot scratch;
+    size_t guard_count;       /* lines that must be as they were when the step is over: guard.c */
+    const struct slot *guard; /* behind its scratch and its outputs */
     struct shape *found; /* room for the true shapes; NULL unless an output's shape is a bound */
     size_t found_first;  /* index into the run's list of found shapes */
     bool has_bound;
@@ -142,6 +145,7 @@ struct plan {
     uint32_t peak_step;
     bool batch_exact;
     bool makes_strings;
+    _Atomic uint64_t overrun_bytes; /* asked for beyond the peak since a step passed its bytes */
     _Atomic int64_t predicted_us;
     _Atomic int64_t profiled_runs;
 
@@ -159,6 +163,16 @@ struct plan *plan_cache_find(struct network *network, const struct program *prog
 void plan_cache_add(struct network *network, struct plan *plan); /* takes a reference of its own */
 void plan_cache_clear(struct network *network);
 void plan_destroy(struct plan *plan); /* compile.c; NULL and half-made ones are fine */
+
+/* guard.c: see there.  A frame's bases, as slots are resolved with them; a base that is NULL has no
+ * guard. */
+void guards_set(const struct step *step, char *const *guard_bases);
+bool guards_are_whole(const struct step *step, char *const *guard_bases);
+/* A step wrote behind what its plan gave it: counts it (I4), asks for more from now on, logs the
+ * first one of the plan.  Returns STATUS_INTERNAL and names the step. */
+enum status guards_broken(struct plan *plan, const struct step *step, struct error *err);
+/* Whether the device's memory can be guarded by the host. */
+bool guards_apply(const struct device *device);
 
 /* A plan from the cache or made now; values: per input, its elements when the program wants them.
  */
@@ -248,6 +262,8 @@ enum status making_select(struct making *making, struct error *err);
 /* place.c: results over dead inputs, lifetimes, offsets, the peak. */
 enum status making_place(struct making *making, struct error *err);
 struct slot making_slot(const struct making *making, const struct value *value);
+/* The guard behind all that shares the value's bytes; BASE_NONE: it has none. */
+struct slot making_guard(const struct making *making, const struct value *value);
 
 enum layout making_layout(const struct making *making, const struct value *value);
 enum status making_set_layout(struct making *making, const struct value *value, enum layout layout);

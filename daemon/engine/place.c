@@ -409,6 +409,12 @@ static uint32_t heaviest_step(const struct plan_buffer *buffers, size_t count, s
     return best_step;
 }
 
+/* Bytes of the arena for something of this size, the guard behind it included. */
+static uint64_t guarded(const struct making *making, uint64_t bytes)
+{
+    return round_up(bytes) + (guards_apply(making->network->device) ? GUARD_BYTES : 0);
+}
+
 static size_t collect(struct making *making, struct plan_buffer *buffers)
 {
     size_t count = 0;
@@ -419,14 +425,14 @@ static size_t collect(struct making *making, struct plan_buffer *buffers)
         if (set->parent == id && set->where == IN_ARENA && set->first <= set->last &&
             set->bytes > 0)
             buffers[count++] = (struct plan_buffer){
-                .bytes = round_up(set->bytes), .first = set->first, .last = set->last};
+                .bytes = guarded(making, set->bytes), .first = set->first, .last = set->last};
     }
     for (size_t n = 0; n < making->nodes; n++)
         if (making->choices[n].prepare.scratch_bytes > 0)
-            buffers[count++] =
-                (struct plan_buffer){.bytes = round_up(making->choices[n].prepare.scratch_bytes),
-                                     .first = (uint32_t)n,
-                                     .last = (uint32_t)n};
+            buffers[count++] = (struct plan_buffer){
+                .bytes = guarded(making, making->choices[n].prepare.scratch_bytes),
+                .first = (uint32_t)n,
+                .last = (uint32_t)n};
     return count;
 }
 
@@ -507,4 +513,21 @@ struct slot making_slot(const struct making *making, const struct value *value)
     }
     return (struct slot){.base = (uint32_t)(BASE_FIRST_BOUND + making->graph->inputs + root->bound),
                          .offset = (int64_t)offset};
+}
+
+struct slot making_guard(const struct making *making, const struct value *value)
+{
+    uint64_t offset;
+    const struct set *root;
+    uint32_t base = BASE_ARENA;
+
+    if (value == NULL || value->constant != NULL || !guards_apply(making->network->device))
+        return (struct slot){.base = BASE_NONE};
+    root = root_of(making, value, &offset);
+    if (root->where == IN_INPUT || root->bytes == 0)
+        return (struct slot){.base = BASE_NONE};
+    if (root->where == IN_OUTPUT)
+        base = (uint32_t)(BASE_FIRST_BOUND + making->graph->inputs + root->bound);
+    offset = root->where == IN_ARENA ? root->arena_offset : 0;
+    return (struct slot){.base = base, .offset = (int64_t)(offset + round_up(root->bytes))};
 }

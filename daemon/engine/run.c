@@ -25,8 +25,9 @@ struct running {
 
 /* Bases of one plan's slots. */
 struct frame {
-    const struct plan *plan;
+    struct plan *plan;
     char **bases;
+    char **guard_bases; /* the same where a step's guards lie; NULL: there is no room for one */
     struct shape *found;
 };
 
@@ -88,9 +89,12 @@ static enum status run_steps(struct running *running, const struct frame *frame,
         if (is_cancelled(running))
             return error_set(running->err, STATUS_CANCELLED, "cancelled before node '%s'",
                              step->name);
+        guards_set(step, frame->guard_bases);
         status = run_step(running, frame, step, in, out);
         if (running->run->progress != NULL)
             atomic_fetch_add_explicit(running->run->progress, 1, memory_order_relaxed);
+        if (!guards_are_whole(step, frame->guard_bases))
+            return guards_broken(frame->plan, step, running->err);
         if (status != STATUS_OK)
             return step_failed(running, step, status);
         if (step_ns != NULL) {
@@ -140,11 +144,17 @@ static enum status place_output(struct running *running, size_t output, const st
     return STATUS_OK;
 }
 
+static bool is_unwanted(const struct run_buffer *out)
+{
+    return out->data == NULL && out->bytes == 0;
+}
+
 /* Gives every output of the plan an address; what nobody wants stands at *io_base in the arena. */
 static enum status bind_outputs(struct running *running, const struct frame *frame,
                                 struct run_buffer *out, const size_t *names, uint64_t *io_base)
 {
     const struct plan *plan = frame->plan;
+    bool guards = guards_apply(running->run->lane->device);
 
     for (size_t i = 0; i < plan->outputs; i++) {
         char **base = &frame->bases[BASE_FIRST_BOUND + plan->inputs + i];
@@ -156,16 +166,19 @@ static enum status bind_outputs(struct running *running, const struct frame *fra
         if (out[i].data == NULL && out[i].bytes == RUN_PLACE) {
             TRY(place_output(running, names == NULL ? i : names[i], &plan->out_shapes[i], bytes,
                              &out[i]));
-        } else if (out[i].data == NULL) {
+        } else if (is_unwanted(&out[i])) {
             *base = running->arena + *io_base;
-            *io_base += round_up(bytes);
+            *io_base += round_up(bytes) + GUARD_BYTES;
+            frame->guard_bases[BASE_FIRST_BOUND + plan->inputs + i] = guards ? *base : NULL;
             continue;
-        } else if (out[i].bytes < bytes) {
+        } else if (out[i].data == NULL || out[i].bytes < bytes) {
             return error_set(running->err, STATUS_INVALID,
                              "output %zu needs %llu bytes, the buffer has %zu", i,
-                             (unsigned long long)bytes, out[i].bytes);
+                             (unsigned long long)bytes, out[i].data == NULL ? 0 : out[i].bytes);
         }
         *base = out[i].data;
+        if (guards && out[i].bytes >= round_up(bytes) + GUARD_BYTES)
+            frame->guard_bases[BASE_FIRST_BOUND + plan->inputs + i] = *base;
     }
     return STATUS_OK;
 }
@@ -175,9 +188,15 @@ static uint64_t unwanted_bytes(const struct plan *plan, const struct run_buffer 
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < plan->outputs; i++)
-        if (!plan->out_deferred[i] && out[i].data == NULL && out[i].bytes != RUN_PLACE)
-            bytes += round_up(plan->out_bytes[i]);
+        if (!plan->out_deferred[i] && is_unwanted(&out[i]))
+            bytes += round_up(plan->out_bytes[i]) + GUARD_BYTES;
     return bytes;
+}
+
+uint64_t plan_run_bytes(const struct plan *plan, const struct run_buffer *out)
+{
+    return unwanted_bytes(plan, out) + plan->peak_bytes +
+           atomic_load_explicit(&plan->overrun_bytes, memory_order_relaxed);
 }
 
 static void tell_shapes(const struct frame *frame, struct shape *out_shapes)
@@ -189,44 +208,6 @@ static void tell_shapes(const struct frame *frame, struct shape *out_shapes)
             out_shapes[i] =
                 plan->out_found[i] < 0 ? plan->out_shapes[i] : frame->found[plan->out_found[i]];
 }
-
-/* ---- the guard behind the peak (I4), in builds with assertions ---- */
-
-#ifdef NDEBUG
-#define GUARD_SET(running)   (void)0
-#define GUARD_CHECK(running) (void)0
-#else
-#define GUARD_SET(running)   guard_set(running)
-#define GUARD_CHECK(running) assert(guard_is_whole(running))
-
-enum { GUARD_BYTES = 64, GUARD_PAGE = 4096, GUARD_BYTE = 0xA5 };
-
-/* Bytes behind what was asked for that are on its last page: they are there, and nobody's. */
-static size_t guard_bytes(const struct running *running)
-{
-    size_t left = (GUARD_PAGE - running->used_bytes % GUARD_PAGE) % GUARD_PAGE;
-
-    return !running->run->lane->device->ops->host_memory ? 0
-           : left < GUARD_BYTES                          ? left
-                                                         : GUARD_BYTES;
-}
-
-static void guard_set(const struct running *running)
-{
-    memset(running->arena + running->used_bytes, GUARD_BYTE, guard_bytes(running));
-}
-
-static bool guard_is_whole(const struct running *running)
-{
-    const unsigned char *guard = (unsigned char *)running->arena + running->used_bytes;
-
-    for (size_t i = 0; i < guard_bytes(running); i++)
-        if (guard[i] != GUARD_BYTE)
-            return false;
-    return true;
-}
-
-#endif
 
 /* ---- segments ---- */
 
@@ -319,18 +300,20 @@ static enum status run_plan(struct running *running, struct plan *plan,
 {
     char *bases[BASE_FIRST_BOUND + plan->inputs + plan->outputs];
     struct shape found[plan->found_count + 1];
-    struct frame frame = {.plan = plan, .bases = bases, .found = found};
+    char *guard_bases[BASE_FIRST_BOUND + plan->inputs + plan->outputs];
+    struct frame frame = {.plan = plan, .bases = bases, .guard_bases = guard_bases, .found = found};
     uint64_t plan_base = base;
 
-    TRY(want_bytes(running, base + unwanted_bytes(plan, borders->out) + plan->peak_bytes));
+    TRY(want_bytes(running, base + plan_run_bytes(plan, borders->out)));
     memset(bases, 0, sizeof(bases));
+    memset(guard_bases, 0, sizeof(guard_bases));
     for (size_t i = 0; i < plan->inputs; i++)
         bases[BASE_FIRST_BOUND + i] = borders->in[i].data;
     TRY(bind_outputs(running, &frame, borders->out, borders->names, &plan_base));
     bases[BASE_ARENA] = running->arena + plan_base;
-    GUARD_SET(running);
+    if (guards_apply(running->run->lane->device))
+        guard_bases[BASE_ARENA] = bases[BASE_ARENA];
     TRY(run_steps(running, &frame, borders->step_ns));
-    GUARD_CHECK(running);
     tell_shapes(&frame, borders->out_shapes);
     if (plan->rest == NULL)
         return STATUS_OK;
@@ -390,7 +373,7 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
         if (own_strings == NULL)
             return error_set(err, STATUS_NO_MEMORY, "no memory for strings");
     }
-    running.used_bytes = plan->peak_bytes + unwanted_bytes(plan, run->out);
+    running.used_bytes = plan_run_bytes(plan, run->out);
     status = lane_arena_begin(run->arena, running.used_bytes, &base);
     if (status != STATUS_OK) {
         string_heap_destroy(own_strings);

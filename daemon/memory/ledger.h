@@ -8,7 +8,7 @@
  * Invariants, checked by ledger_is_valid() in debug builds and tests:
  *   I1 planned + pinned ≤ budget, pinned = weights, workspaces, io and fixed   I2 reserved ≤ budget
  *   I3 a reservation is taken whole before the start and released once
- *   I4 a batch's measured high water ≤ its plan (counted in plan_violations)
+ *   I4 no kernel writes behind what its plan gave it (else: plan_violations)
  * A budget lowered below what is held (live reload) refuses all growth until enough has left.
  * Threads: any; one short lock.
  */
@@ -98,7 +98,7 @@ MUST_CHECK enum status ledger_reserve(struct ledger *ledger, uint64_t bytes,
 void ledger_unreserve(struct ledger *ledger, uint64_t bytes);
 /* Largest reservation that could ever succeed with the weights held now: budget − pinned. */
 uint64_t ledger_ceiling(struct ledger *ledger);
-void ledger_count_violation(struct ledger *ledger);
+void ledger_count_violation(struct ledger *ledger); /* of I4 */
 
 void ledger_read(struct ledger *ledger, struct ledger_stats *out_stats);
 void ledger_reset_peaks(struct ledger *ledger);

@@ -151,6 +151,15 @@ void plan_read(const struct plan *plan, struct plan_facts *out_facts)
     pthread_mutex_unlock(&network->lock);
 }
 
+uint64_t plan_run_bytes(const struct plan *plan, const struct run_buffer *out)
+{
+    struct plan_facts facts;
+
+    (void)out;
+    plan_read(plan, &facts);
+    return facts.peak_bytes;
+}
+
 const struct shape *plan_output_shapes(const struct plan *plan, const bool **out_bound)
 {
     *out_bound = NULL;
