@@ -3,7 +3,10 @@
 #include "device/device.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "device/faulty_source.h"
 
 enum { MAX_DEVICES = 8 };
 
@@ -56,8 +59,8 @@ static enum status open_auto(const struct device_config *config, struct device *
     return cpu->open(&wanted, out_device, err);
 }
 
-enum status device_open(const struct device_config *config, struct device **out_device,
-                        struct error *err)
+static enum status open_named(const struct device_config *config, struct device **out_device,
+                              struct error *err)
 {
     const struct device_ops *ops;
     char known[128] = "auto";
@@ -75,8 +78,32 @@ enum status device_open(const struct device_config *config, struct device **out_
                      known);
 }
 
+enum status device_open(const struct device_config *config, struct device **out_device,
+                        struct error *err)
+{
+    const char *words = getenv(FAULT_VARIABLE);
+    struct device *device;
+    enum status status = open_named(config, &device, err);
+
+    if (status == STATUS_OK && words != NULL && words[0] != '\0') {
+        status = faulty_source_create(device->memory, words, &device->faulty, err);
+        if (status == STATUS_OK)
+            device->memory = device->faulty;
+        else
+            device->ops->close(device);
+    }
+    if (status == STATUS_OK)
+        *out_device = device;
+    return status;
+}
+
 void device_close(struct device *device)
 {
-    if (device != NULL)
-        device->ops->close(device);
+    struct mem_source *faulty;
+
+    if (device == NULL)
+        return;
+    faulty = device->faulty;
+    device->ops->close(device);
+    faulty_source_destroy(faulty);
 }

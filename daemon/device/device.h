@@ -51,6 +51,7 @@ struct device_ops {
 struct device {
     const struct device_ops *ops;
     struct mem_source *memory;
+    struct mem_source *faulty; /* around the device's own, for tests; NULL: none */
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;
@@ -65,7 +66,8 @@ struct device_lane {
 /* Rows: the devices a program was linked with, given by main to device_register(). */
 void device_register(const struct device_ops *ops);
 const struct device_ops *const *device_table(size_t *out_count);
-/* "auto" takes cuda when it opens, else cpu.  STATUS_NOT_FOUND names the known ones. */
+/* "auto" takes cuda when it opens, else cpu.  STATUS_NOT_FOUND names the known ones.  With
+ * SLUICE_FAULT in the environment its memory fails as ordered (device/faulty_source.h). */
 MUST_CHECK enum status device_open(const struct device_config *config, struct device **out_device,
                                    struct error *err);
 void device_close(struct device *device); /* NULL is fine */
