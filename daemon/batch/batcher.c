@@ -181,6 +181,8 @@ enum status queue_create(struct batcher *batcher, const struct queue_config *con
     queue->inputs = network_inputs(config->network, &queue->in_port);
     queue->outputs = network_outputs(config->network, &queue->out_port);
     queue->hold.since_us = CLOCK_NEVER;
+    queue->idle_since_us = clock_now_us();
+    atomic_init(&queue->patience_us, CLOCK_NEVER);
     list_init(&queue->active_link);
     stats_init(&queue->stats);
     *out_queue = queue;

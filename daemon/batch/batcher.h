@@ -98,6 +98,41 @@ void queue_destroy(struct model_queue *queue);              /* closed and draine
 struct model_stats *queue_stats(struct model_queue *queue); /* borrowed */
 size_t queue_waiting(struct model_queue *queue);
 
+/* ---- residency: a queue whose model is away ----
+ *
+ *   open ──queue_park()──> parked ──queue_resume()──> open
+ *
+ * A parked queue takes requests and lets them expire, but starts no batch and finds no plan: its
+ * network is the caller's alone.  When a request waits there, and when a queue has been idle for as
+ * long as its model may be, the batcher calls `attend`. */
+
+/* `attend` is called by any thread with the batcher's lock held: it may post mail, nothing else.
+ * Once, before any queue is made. */
+void batcher_set_attend(struct batcher *batcher, void (*attend)(void *arg), void *arg);
+/* When the attendant looks by itself: nothing calls it for what is due later. */
+void batcher_attend_at(struct batcher *batcher, int64_t at_us);
+/* STATUS_UNAVAILABLE, and nothing changed: requests are waiting or running, or it is visited. */
+MUST_CHECK enum status queue_park(struct model_queue *queue);
+void queue_resume(struct model_queue *queue);
+/* Answers all that wait in a parked queue with the error; it stays parked. */
+void queue_refuse(struct model_queue *queue, const struct error *err);
+/* Requests that expire in a parked queue die of missing memory, and say so; needed_bytes 0: of time
+ * again. */
+void queue_blame(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes);
+/* Keeps the queue from being parked while the caller looks at its network; false: it is parked. */
+bool queue_visit(struct model_queue *queue);
+void queue_leave(struct model_queue *queue);
+/* How long the model may be idle before the attendant is called for it; CLOCK_NEVER: for ever. */
+void queue_set_patience(struct model_queue *queue, int64_t patience_us);
+
+struct queue_use {
+    size_t pending;        /* accepted and not answered */
+    size_t waiting;        /* of these, in the queue */
+    int64_t idle_since_us; /* CLOCK_NEVER: it is not idle */
+    uint64_t requests;     /* answered so far, well or not */
+};
+void queue_read_use(struct model_queue *queue, struct queue_use *out_use);
+
 /* Hands the request over.  Always answered by `done`, sooner (refused, inline) or later. */
 void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct request *request);
 /* Wakes the queues so that cancelled or expired requests leave at once; cheap. */

@@ -84,6 +84,11 @@ struct model_queue {
     struct size_choice sizes;
     struct memory_hold hold;
     bool closed;
+    _Atomic bool parked;  /* its model is away; changes under the lock */
+    atomic_uint visitors; /* look at the network without the lock */
+    _Atomic int64_t patience_us;
+    int64_t idle_since_us; /* CLOCK_NEVER: requests are pending */
+    uint64_t requests;     /* answered */
     void (*drained)(void *arg);
     void *drained_arg;
 };
@@ -110,6 +115,10 @@ struct batcher {
     unsigned cap_shift;
     int64_t virtual_us; /* device time used by whoever ran last: newcomers start here */
     bool stopping;
+    /* residency: set before there are queues */
+    void (*attend)(void *arg);
+    void *attend_arg;
+    _Atomic int64_t attend_at_us;
 };
 
 /* ---- admit.c: plan, reserve, room for the answers ---- */

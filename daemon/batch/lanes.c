@@ -99,6 +99,19 @@ static void answer(struct request *request)
     request->done(request);
 }
 
+/* Nobody asks for the model any more: the attendant is called if it may not be idle for long.  Lock
+ * held. */
+static void note_rest(struct model_queue *queue)
+{
+    struct batcher *batcher = queue->batcher;
+    int64_t patience_us = atomic_load_explicit(&queue->patience_us, memory_order_relaxed);
+
+    queue->idle_since_us = clock_now_us();
+    if (batcher->attend != NULL && patience_us != CLOCK_NEVER &&
+        queue->idle_since_us + patience_us < atomic_load(&batcher->attend_at_us))
+        batcher->attend(batcher->attend_arg);
+}
+
 /* `count` requests of the queue are answered.  When they were the last of a closed queue, the queue
  * may be gone when this returns. */
 static void settle(struct model_queue *queue, size_t count)
@@ -109,6 +122,9 @@ static void settle(struct model_queue *queue, size_t count)
 
     pthread_mutex_lock(&batcher->lock);
     queue->pending -= count;
+    queue->requests += count;
+    if (queue->pending == 0)
+        note_rest(queue);
     if (queue->closed && queue->pending == 0) {
         drained = queue->drained;
         arg = queue->drained_arg;
@@ -119,7 +135,7 @@ static void settle(struct model_queue *queue, size_t count)
         drained(arg);
 }
 
-static void answer_all(struct list *requests)
+void lanes_answer_all(struct list *requests)
 {
     struct request *request = LIST_FIRST(requests, struct request, link);
 
@@ -204,9 +220,9 @@ static int64_t cap_rows(const struct model_queue *queue)
 
 static bool may_start(const struct model_queue *queue)
 {
-    if (queue->instances > 0 && queue->running >= queue->instances)
+    if (queue->parked)
         return false;
-    return true;
+    return queue->instances == 0 || queue->running < queue->instances;
 }
 
 /* A queue whose turn has come but for memory that others hold. */
@@ -217,7 +233,7 @@ static const struct model_queue *first_in_need(const struct batcher *batcher, in
     if (atomic_load(&batcher->running) == 0)
         return NULL; /* nobody would make room */
     LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
-        if (queue->hold.since_us != CLOCK_NEVER &&
+        if (queue->hold.since_us != CLOCK_NEVER && !queue->parked &&
             now_us - queue->hold.since_us >= MEMORY_PATIENCE_US &&
             (first == NULL || queue->hold.since_us < first->hold.since_us))
             first = queue;
@@ -429,8 +445,8 @@ static void run_taken(struct lane *lane, enum admission admission, bool is_inlin
         other = wake_one(batcher); /* what came meanwhile; a lane thread looks by itself */
     pthread_mutex_unlock(&batcher->lock);
     finish_wake(other);
-    answer_all(&leaving);
-    answer_all(&done);
+    lanes_answer_all(&leaving);
+    lanes_answer_all(&done);
 }
 
 /* ---- the thread ---- */
@@ -481,7 +497,7 @@ static void *lane_main(void *arg)
             other = wake_one(batcher);
         pthread_mutex_unlock(&batcher->lock);
         finish_wake(other);
-        answer_all(&leaving);
+        lanes_answer_all(&leaving);
         if (took)
             run_next(lane);
         pthread_mutex_lock(&batcher->lock);
@@ -551,6 +567,27 @@ static struct plan *short_plan(struct batcher *batcher, struct model_queue *queu
     return NULL;
 }
 
+/* The plan is somebody's until it is given back: from then on a lane's, which counts as pending. */
+static struct plan *visit_short_plan(struct batcher *batcher, struct model_queue *queue,
+                                     struct request *request)
+{
+    struct plan *plan;
+
+    if (!queue_visit(queue))
+        return NULL;
+    plan = short_plan(batcher, queue, request);
+    if (plan == NULL)
+        queue_leave(queue);
+    return plan;
+}
+
+/* Lock held. */
+static void note_pending(struct model_queue *queue)
+{
+    queue->pending++;
+    queue->idle_since_us = CLOCK_NEVER;
+}
+
 /* Lock held. */
 static struct lane *free_lane(struct batcher *batcher)
 {
@@ -566,7 +603,7 @@ static struct lane *free_lane(struct batcher *batcher)
 static bool submit_inline(struct batcher *batcher, struct model_queue *queue,
                           struct request *request)
 {
-    struct plan *plan = short_plan(batcher, queue, request);
+    struct plan *plan = visit_short_plan(batcher, queue, request);
     struct error err = {.status = STATUS_OK};
     struct lane *lane = NULL;
     enum admission admission;
@@ -578,13 +615,14 @@ static bool submit_inline(struct batcher *batcher, struct model_queue *queue,
         lane = free_lane(batcher);
     if (lane != NULL) {
         start_batch(lane, queue);
-        queue->pending++;
+        note_pending(queue);
     }
     pthread_mutex_unlock(&batcher->lock);
-    if (lane == NULL) {
+    if (lane == NULL)
         plan_unref(plan);
+    queue_leave(queue);
+    if (lane == NULL)
         return false;
-    }
     request->wait = (struct request_wait){.queue = queue, .timeout_us = CLOCK_NEVER};
     request->queued_us = clock_now_us();
     list_append(&lane->batch.requests, &request->link);
@@ -622,7 +660,7 @@ static void submit_queued(struct batcher *batcher, struct model_queue *queue,
 
     pthread_mutex_lock(&batcher->lock);
     request->started_us = 0;
-    queue->pending++;
+    note_pending(queue);
     if (queue->closed)
         status = request->status = error_set(&request->error, STATUS_UNAVAILABLE,
                                              "model '%s' is not at ready state", queue->name);
@@ -631,6 +669,8 @@ static void submit_queued(struct batcher *batcher, struct model_queue *queue,
     request->wait.queue = queue;
     if (status == STATUS_OK) {
         note_active(batcher, queue);
+        if (queue->parked && batcher->attend != NULL)
+            batcher->attend(batcher->attend_arg);
         if (needs_wake(batcher, queue, now_us))
             lane = wake_one(batcher);
     }
@@ -665,7 +705,7 @@ void batcher_wake(struct batcher *batcher)
         lane = wake_one(batcher);
     pthread_mutex_unlock(&batcher->lock);
     finish_wake(lane);
-    answer_all(&leaving);
+    lanes_answer_all(&leaving);
 }
 
 void queue_close(struct model_queue *queue, void (*drained)(void *arg), void *arg)

@@ -1,4 +1,4 @@
-/* Starting and stopping the lane threads, for batcher.c; the rest of lanes.c is batcher.h's. */
+/* What batcher.c and park.c need of the lane threads; the rest of lanes.c is batcher.h's. */
 #ifndef BATCH_LANES_H
 #define BATCH_LANES_H
 
@@ -8,5 +8,7 @@
 MUST_CHECK enum status lanes_start(struct batcher *batcher);
 void lanes_stop(struct batcher *batcher);
 void lanes_wake_all(struct batcher *batcher);
+/* Answers requests that have left their queues, status and error set.  Lock not held. */
+void lanes_answer_all(struct list *requests);
 
 #endif

@@ -290,6 +290,28 @@ void wait_queue_sweep(struct wait_queue *queue, int64_t now_us, bool all, struct
     }
 }
 
+static void refuse_list(struct wait_queue *queue, struct list *list, const struct error *err,
+                        struct list *leaving)
+{
+    struct request *request;
+
+    while ((request = LIST_FIRST(list, struct request, link)) != NULL) {
+        request->status = err->status;
+        request->error = *err;
+        unlink_request(queue, request);
+        list_append(leaving, &request->link);
+    }
+}
+
+void wait_queue_refuse(struct wait_queue *queue, const struct error *err, struct list *leaving)
+{
+    for (size_t i = 0; i < queue->levels; i++) {
+        refuse_list(queue, &queue->level[i].delayed, err, leaving);
+        refuse_list(queue, &queue->level[i].waiting, err, leaving);
+    }
+    queue->earliest_us = CLOCK_NEVER;
+}
+
 int64_t wait_queue_next_expiry(const struct wait_queue *queue)
 {
     return queue->count == 0 ? CLOCK_NEVER : queue->earliest_us;

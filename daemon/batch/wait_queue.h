@@ -62,6 +62,9 @@ MUST_CHECK enum status wait_queue_put(struct wait_queue *queue, struct request *
  * cancellation, else only when something may have expired. */
 void wait_queue_sweep(struct wait_queue *queue, int64_t now_us, bool all, struct list *leaving);
 
+/* Moves everything to `leaving`, with the error. */
+void wait_queue_refuse(struct wait_queue *queue, const struct error *err, struct list *leaving);
+
 struct wait_offer {
     int64_t rows;  /* of the batch that could be formed now; 0: none */
     int64_t at_us; /* when to ask again, if rows is 0; CLOCK_NEVER: when something arrives */

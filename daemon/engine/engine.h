@@ -43,10 +43,40 @@ struct network_port {
 };
 size_t network_inputs(const struct network *network, const struct network_port **out_ports);
 size_t network_outputs(const struct network *network, const struct network_port **out_ports);
-size_t
+uint64_t
 network_resident_bytes(const struct network *network);    /* weights, packed forms; plans apart */
 size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
 /* Node of the model that cannot keep "same row, same bits"; NULL: none. */
+
+/* ---- residency (resident.c) ----
+ *
+ *   DEVICE ──network_leave()──> HOST ──network_strip()──> GONE
+ *          <─network_return()──      <─network_refill()──
+ *
+ *   HOST   nothing is booked on the device: no plans, no packed weights.  The graph after its
+ *          passes, constants that cannot come back, and the open file stay in host memory.
+ *   GONE   nothing is left but the object, its name and its ports, which never change.
+ *
+ * Whoever moves a network has made sure that nobody plans, runs or holds a plan of it; the figures
+ * may be read by any thread at any time.  network_create() leaves it on the device. */
+enum network_place { NETWORK_GONE, NETWORK_HOST, NETWORK_DEVICE };
+enum network_place network_place(const struct network *network);
+/* Returns the bytes given back to the device (0 if it was not there).  The shapes of the plans last
+ * used are remembered. */
+uint64_t network_leave(struct network *network);
+/* Returns the host bytes given back, as far as they are known.  Only from HOST. */
+uint64_t network_strip(struct network *network);
+/* A graph of the same file, adopted also on failure.  STATUS_PRECONDITION: its ports are others.
+ * A failure leaves the network GONE. */
+MUST_CHECK enum status network_refill(struct network *network, struct graph *graph,
+                                      struct error *err);
+/* Books constants, makes the plans it had.  STATUS_NO_MEMORY: over budget; STATUS_PRECONDITION: the
+ * file was changed in place.  A failure leaves the network on the HOST. */
+MUST_CHECK enum status network_return(struct network *network, struct error *err);
+uint64_t network_host_bytes(const struct network *network); /* HOST: about so many; else 0 */
+/* Drops the plans only: host memory, and what they made large constants stay for.  Nobody may plan
+ * or run meanwhile; returns their bytes. */
+uint64_t network_drop_plans(struct network *network);
 
 /* The plan for these input shapes (one per network input, all known); from the cache or made now.
  * Holds a reference for the caller.  Errors name the node.  Threads: any. */

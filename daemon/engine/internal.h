@@ -50,7 +50,8 @@ struct program {
 };
 
 struct network {
-    char *name;
+    struct arena arena; /* name and ports: they stay wherever the rest is */
+    const char *name;
     struct device *device;
     struct ledger *ledger;
     struct ledger_account *account; /* weights */
@@ -58,10 +59,16 @@ struct network {
     struct folder *folder;
     size_t held_count; /* constants of the model, by address */
     struct held *held;
-    _Atomic size_t held_bytes; /* of those in memory in their own form */
-    struct constant **kept;    /* folded for one plan and packed: their identity stays taken */
+    size_t held_bytes;      /* of those in memory in their own form */
+    struct constant **kept; /* folded for one plan and packed: their identity stays taken */
     size_t kept_count, kept_room;
+    size_t inputs, outputs;
     struct network_port *in, *out;
+    /* residency (resident.c) */
+    _Atomic enum network_place place;
+    _Atomic uint64_t host_bytes;  /* of graph and constants, when it left the device */
+    size_t shape_lists;           /* of plans it had when it left, last used first */
+    struct shape *shapes;         /* `inputs` for each of them */
     pthread_mutex_t compile_lock; /* one plan is made at a time; guards `programs`, `folder` */
     struct program *programs;
     pthread_rwlock_t cache_lock; /* guards the three below */
@@ -180,7 +187,24 @@ enum status program_plan(struct network *network, struct program *program,
                          const struct shape *shapes, const void *const *values,
                          struct plan **out_plan, struct error *err);
 
-/* network.c: the constant's elements are read by a plan's steps; STATUS_NO_MEMORY: over budget. */
+/* network.c: a graph becomes the network's whole model, in host memory; adopts it, also on failure
+ * (network_strip() then). */
+MUST_CHECK enum status network_adopt(struct network *network, struct graph *graph,
+                                     struct error *err);
+void programs_destroy(struct program *program); /* and those behind it; NULL is fine */
+
+/* ---- held.c ---- */
+
+/* Lists the constants of the whole model; books those that never leave memory and takes the others
+ * out of it (STATUS_NO_MEMORY: over budget; held_unbook() then). */
+MUST_CHECK enum status held_list(struct network *network);
+MUST_CHECK enum status held_book(struct network *network);
+/* Nothing is booked any more, what may leave memory has left; no plan is there, no packed form. */
+void held_unbook(struct network *network);
+size_t held_host_bytes(const struct network *network); /* of elements in memory now */
+void held_forget(struct network *network);             /* the list itself */
+
+/* The constant's elements are read by a plan's steps; STATUS_NO_MEMORY: over budget. */
 enum status network_hold(struct network *network, struct constant *constant);
 /* Packed forms are found by the address of their constant.  One that is not the model's own, but
  * folded for a plan, must live as long as the network once a form of it was made: network_keep()

@@ -1,0 +1,107 @@
+/* Queues whose models are away: parked, resumed, refused.
+ *
+ * Parking and visiting exclude each other without the lock on the visitor's way: each announces
+ * itself first and looks for the other afterwards, so at least one of two that meet gives way.
+ */
+#include "base/clock.h"
+#include "batch/lanes.h"
+
+void batcher_set_attend(struct batcher *batcher, void (*attend)(void *arg), void *arg)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->attend = attend;
+    batcher->attend_arg = arg;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void batcher_attend_at(struct batcher *batcher, int64_t at_us)
+{
+    atomic_store(&batcher->attend_at_us, at_us);
+}
+
+enum status queue_park(struct model_queue *queue)
+{
+    struct batcher *batcher = queue->batcher;
+    bool free = false;
+
+    pthread_mutex_lock(&batcher->lock);
+    if (!queue->parked && queue->pending == 0) {
+        atomic_store(&queue->parked, true);
+        free = atomic_load(&queue->visitors) == 0;
+        atomic_store(&queue->parked, free);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    return free ? STATUS_OK : STATUS_UNAVAILABLE;
+}
+
+void queue_resume(struct model_queue *queue)
+{
+    struct batcher *batcher = queue->batcher;
+
+    pthread_mutex_lock(&batcher->lock);
+    atomic_store(&queue->parked, false);
+    queue->hold = (struct memory_hold){.since_us = CLOCK_NEVER};
+    pthread_mutex_unlock(&batcher->lock);
+    batcher_wake(batcher);
+}
+
+bool queue_visit(struct model_queue *queue)
+{
+    atomic_fetch_add(&queue->visitors, 1);
+    if (!atomic_load(&queue->parked))
+        return true;
+    atomic_fetch_sub(&queue->visitors, 1);
+    return false;
+}
+
+void queue_leave(struct model_queue *queue)
+{
+    atomic_fetch_sub(&queue->visitors, 1);
+}
+
+void queue_blame(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes)
+{
+    struct batcher *batcher = queue->batcher;
+
+    pthread_mutex_lock(&batcher->lock);
+    queue->hold = (struct memory_hold){
+        .since_us = needed_bytes == 0 ? CLOCK_NEVER : clock_now_us(),
+        .needed_bytes = needed_bytes,
+        .available_bytes = available_bytes,
+    };
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void queue_set_patience(struct model_queue *queue, int64_t patience_us)
+{
+    atomic_store_explicit(&queue->patience_us, patience_us, memory_order_relaxed);
+}
+
+void queue_read_use(struct model_queue *queue, struct queue_use *out_use)
+{
+    struct batcher *batcher = queue->batcher;
+
+    pthread_mutex_lock(&batcher->lock);
+    *out_use = (struct queue_use){
+        .pending = queue->pending,
+        .waiting = queue->waiting.count,
+        .idle_since_us = queue->idle_since_us,
+        .requests = queue->requests,
+    };
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void queue_refuse(struct model_queue *queue, const struct error *err)
+{
+    struct batcher *batcher = queue->batcher;
+    struct list leaving;
+
+    list_init(&leaving);
+    pthread_mutex_lock(&batcher->lock);
+    if (queue->waiting.count > 0) {
+        wait_queue_refuse(&queue->waiting, err, &leaving);
+        list_remove(&queue->active_link);
+    }
+    pthread_mutex_unlock(&batcher->lock);
+    lanes_answer_all(&leaving);
+}
