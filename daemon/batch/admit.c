@@ -195,6 +195,12 @@ static bool take_tables(struct lane *lane, struct batch *batch)
            batch->out_base != NULL && batch->true_shapes != NULL;
 }
 
+/* Whom statistics and history name. */
+static struct ledger_account *account_of(const struct batch *batch)
+{
+    return network_account(batch->queue->network);
+}
+
 /* One attempt with the plan that is held.  STATUS_NO_MEMORY: needed and available are set, and
  * `*out_never` when waiting is no use; everything but the plan is given back. */
 static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out_never)
@@ -217,7 +223,8 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     peak = whole_pages(plan_run_bytes(batch->plan, batch->out), page);
     needed = peak + whole_pages(batch->io_bytes, page);
     batch->needed_bytes = needed;
-    if (ledger_reserve(batcher->ledger, needed, &batch->available_bytes) != STATUS_OK) {
+    if (ledger_reserve_for(batcher->ledger, account_of(batch), needed, &batch->available_bytes) !=
+        STATUS_OK) {
         *out_never = needed > ledger_ceiling(batcher->ledger);
         return STATUS_NO_MEMORY;
     }
@@ -225,7 +232,7 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     batch->peak_bytes = peak;
     if (response_create(batcher->host_pool, response_bytes, &batch->response) == STATUS_OK)
         return STATUS_OK;
-    ledger_unreserve(batcher->ledger, batch->reserved_bytes);
+    ledger_unreserve_for(batcher->ledger, account_of(batch), batch->reserved_bytes);
     batch->reserved_bytes = 0;
     host_pool_read(batcher->host_pool, &host);
     batch->needed_bytes = response_bytes;
@@ -268,7 +275,7 @@ void batch_release(struct lane *lane, struct batch *batch)
         plan_unref(batch->plan);
     batch->plan = NULL;
     if (batch->reserved_bytes > 0)
-        ledger_unreserve(lane->batcher->ledger, batch->reserved_bytes);
+        ledger_unreserve_for(lane->batcher->ledger, account_of(batch), batch->reserved_bytes);
     batch->reserved_bytes = 0;
     response_unref(batch->response);
     batch->response = NULL;
@@ -297,6 +304,9 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
         }
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
         atomic_fetch_add(&lane->batcher->refused, 1);
+        if (never)
+            ledger_count_oom(lane->batcher->ledger, account_of(batch), batch->needed_bytes,
+                             batch->available_bytes, "no batch as large ever fits");
         batch_release(lane, batch);
         return never ? ADMIT_FAIL : ADMIT_WAIT;
     }

@@ -68,11 +68,14 @@ static void gather_input(struct lane *lane, struct batch *batch, size_t index, c
 static enum status bind_inputs(struct lane *lane, struct batch *batch, char **out_rest)
 {
     const struct request *first = LIST_FIRST(&batch->requests, struct request, link);
+    const struct arena_use use = {.bytes = batch->io_bytes,
+                                  .requested = batch->io_bytes,
+                                  .user = network_account(batch->queue->network)};
     void *base = NULL;
     char *at;
 
     if (batch->io_bytes > 0)
-        TRY(lane_arena_begin(lane->io, batch->io_bytes, &base));
+        TRY(lane_arena_begin_for(lane->io, &use, &base));
     at = base;
     for (size_t i = 0; i < batch->queue->inputs; i++) {
         if (!batch->gathers) {
@@ -144,7 +147,8 @@ static enum status admit_segment(void *arg, uint64_t total_bytes)
         return STATUS_CANCELLED;
     if (more == 0)
         return STATUS_OK;
-    if (ledger_reserve(lane->batcher->ledger, more, &batch->available_bytes) != STATUS_OK) {
+    if (ledger_reserve_for(lane->batcher->ledger, network_account(batch->queue->network), more,
+                           &batch->available_bytes) != STATUS_OK) {
         batch->needed_bytes = more;
         return STATUS_NO_MEMORY;
     }

@@ -70,21 +70,36 @@ static void chunk_destroy(struct weights_cache *cache, struct chunk *chunk)
     free(chunk);
 }
 
+static void destroy_pieces(struct weights_cache *cache)
+{
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (struct piece *piece = cache->buckets[i], *next; piece != NULL; piece = next) {
+            next = piece->next;
+            if (cache->account != NULL)
+                ledger_piece_gone(cache->account, (uintptr_t)piece->packed, piece->bytes);
+            free(piece);
+        }
+}
+
+static void unbook(struct weights_cache *cache, const struct chunk *chunk)
+{
+    const struct ledger_piece held = {.bytes = chunk->committed_bytes,
+                                      .address = (uintptr_t)chunk->base};
+
+    if (cache->account != NULL)
+        ledger_sub_at(cache->account, &held);
+}
+
 void weights_cache_destroy(struct weights_cache *cache)
 {
     if (cache == NULL)
         return;
+    destroy_pieces(cache);
     for (struct chunk *chunk = cache->chunks, *next; chunk != NULL; chunk = next) {
         next = chunk->next;
+        unbook(cache, chunk);
         chunk_destroy(cache, chunk);
     }
-    if (cache->account != NULL)
-        ledger_sub(cache->account, cache->committed_bytes);
-    for (size_t i = 0; i < BUCKETS; i++)
-        for (struct piece *piece = cache->buckets[i], *next; piece != NULL; piece = next) {
-            next = piece->next;
-            free(piece);
-        }
     pthread_mutex_destroy(&cache->lock);
     free(cache);
 }
@@ -137,14 +152,16 @@ static enum status chunk_grow(struct weights_cache *cache, struct chunk *chunk, 
     struct mem_source *source = cache->source;
     size_t wanted = round_up(chunk->used_bytes + bytes, source->page_bytes);
     size_t more = wanted > chunk->committed_bytes ? wanted - chunk->committed_bytes : 0;
+    const struct ledger_piece piece = {
+        .bytes = more, .address = (uintptr_t)(chunk->base + chunk->committed_bytes)};
 
     if (more == 0)
         return STATUS_OK;
     if (cache->account != NULL)
-        TRY(ledger_add(cache->account, more));
+        TRY(ledger_add_at(cache->account, &piece));
     if (source->ops->commit(source, chunk->base + chunk->committed_bytes, more) != STATUS_OK) {
         if (cache->account != NULL)
-            ledger_sub(cache->account, more);
+            ledger_undo_add(cache->account, &piece);
         return STATUS_NO_MEMORY;
     }
     chunk->committed_bytes = wanted;
@@ -203,6 +220,8 @@ static enum status make(struct weights_cache *cache, const void *key, const char
     piece->key = key;
     piece->bytes = bytes;
     memcpy(piece->format, format, length);
+    if (cache->account != NULL)
+        ledger_piece_made(cache->account, (uintptr_t)piece->packed, bytes);
     piece->next = cache->buckets[bucket_of(key)];
     cache->buckets[bucket_of(key)] = piece;
     *out_piece = piece;
@@ -244,6 +263,8 @@ void weights_drop(struct weights_cache *cache, const void *key, const char *form
         link = &piece->next;
     if (piece != NULL) {
         *link = piece->next;
+        if (cache->account != NULL)
+            ledger_piece_gone(cache->account, (uintptr_t)piece->packed, piece->bytes);
         free(piece);
     }
     pthread_mutex_unlock(&cache->lock);

@@ -43,6 +43,9 @@ struct network_port {
 };
 size_t network_inputs(const struct network *network, const struct network_port **out_ports);
 size_t network_outputs(const struct network *network, const struct network_port **out_ports);
+/* The model's account in the ledger: its weights, and whom lanes name as the user of their arenas.
+ * Borrowed. */
+struct ledger_account *network_account(const struct network *network);
 uint64_t
 network_resident_bytes(const struct network *network);    /* weights, packed forms; plans apart */
 size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
@@ -87,7 +90,8 @@ struct plan *network_find_plan(struct network *network, const struct shape *inpu
 void plan_unref(struct plan *plan);
 
 struct plan_facts {
-    uint64_t peak_bytes; /* arena bytes of the run, scratch included; outputs and inputs not */
+    uint64_t peak_bytes;      /* arena bytes of the run, scratch included; outputs and inputs not */
+    uint64_t requested_bytes; /* tensors alive at the peak's step, before alignment */
     uint64_t lower_bound_bytes; /* the largest sum of bytes alive at one step */
     uint32_t peak_step;
     uint32_t steps;

@@ -56,15 +56,23 @@ static void drop_doubles(struct network *network)
     network->held_count = kept;
 }
 
-static enum status book(struct network *network, struct held *held)
+static struct ledger_piece piece_of(const struct held *held)
 {
     size_t bytes = tensor_bytes(&held->constant->tensor);
 
+    return (struct ledger_piece){
+        .bytes = bytes, .requested = bytes, .address = (uintptr_t)held->constant->tensor.data};
+}
+
+static enum status book(struct network *network, struct held *held)
+{
+    const struct ledger_piece piece = piece_of(held);
+
     if (held->booked)
         return STATUS_OK;
-    TRY(ledger_add(network->account, bytes));
+    TRY(ledger_add_at(network->account, &piece));
     held->booked = true;
-    network->held_bytes += bytes;
+    network->held_bytes += piece.bytes;
     return STATUS_OK;
 }
 
@@ -101,10 +109,13 @@ enum status held_book(struct network *network)
 void held_unbook(struct network *network)
 {
     for (size_t i = 0; i < network->held_count; i++) {
+        const struct ledger_piece piece = piece_of(&network->held[i]);
+
+        if (network->held[i].booked)
+            ledger_sub_at(network->account, &piece);
         network->held[i].booked = false;
         network_drop(network, network->held[i].constant);
     }
-    ledger_sub(network->account, network->held_bytes);
     network->held_bytes = 0;
     for (size_t i = 0; i < network->kept_count; i++)
         constant_unref(network->kept[i]);

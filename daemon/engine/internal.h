@@ -148,7 +148,8 @@ struct plan {
     size_t found_count;
     uint64_t peak_bytes;
     uint64_t lower_bound_bytes;
-    uint32_t peak_node; /* while being made: index into the making's order */
+    uint64_t requested_bytes; /* alive at the peak's node, before alignment */
+    uint32_t peak_node;       /* while being made: index into the making's order */
     uint32_t peak_step;
     bool batch_exact;
     bool makes_strings;

@@ -190,6 +190,11 @@ size_t network_outputs(const struct network *network, const struct network_port 
     return network->outputs;
 }
 
+struct ledger_account *network_account(const struct network *network)
+{
+    return network->account;
+}
+
 uint64_t network_resident_bytes(const struct network *network)
 {
     return ledger_account_bytes(network->account);

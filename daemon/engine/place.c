@@ -415,6 +415,20 @@ static uint64_t guarded(const struct making *making, uint64_t bytes)
     return round_up(bytes) + (guards_apply(making->network->device) ? GUARD_BYTES : 0);
 }
 
+/* What the buffers alive at the step would take without alignment. */
+static uint64_t requested_at(const struct making *making, uint32_t step)
+{
+    uint64_t bytes = step < making->nodes ? making->choices[step].prepare.scratch_bytes : 0;
+
+    for (uint32_t id = 0; id < making->graph->next_value_id; id++) {
+        const struct set *set = &making->sets[id];
+
+        if (set->parent == id && set->where == IN_ARENA && set->first <= step && step <= set->last)
+            bytes += set->bytes;
+    }
+    return bytes;
+}
+
 static size_t collect(struct making *making, struct plan_buffer *buffers)
 {
     size_t count = 0;
@@ -489,6 +503,7 @@ enum status making_place(struct making *making, struct error *err)
     distribute(making, buffers);
     plan->carried_bytes = carried_end(making);
     plan->peak_node = heaviest_step(buffers, count, making->nodes + 1);
+    plan->requested_bytes = requested_at(making, plan->peak_node);
     return STATUS_OK;
 }
 

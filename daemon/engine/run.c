@@ -363,6 +363,7 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
         .in = run->in, .out = run->out, .out_shapes = run->out_shapes, .step_ns = run->step_ns};
     const struct device_ops *ops = run->lane->device->ops;
     struct string_heap *own_strings = NULL;
+    struct arena_use use = {.requested = plan->requested_bytes, .user = plan->network->account};
     int64_t start_us = clock_now_us();
     void *base;
     enum status status;
@@ -374,7 +375,8 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
             return error_set(err, STATUS_NO_MEMORY, "no memory for strings");
     }
     running.used_bytes = plan_run_bytes(plan, run->out);
-    status = lane_arena_begin(run->arena, running.used_bytes, &base);
+    use.bytes = running.used_bytes;
+    status = lane_arena_begin_for(run->arena, &use, &base);
     if (status != STATUS_OK) {
         string_heap_destroy(own_strings);
         return error_set(err, status, "the run needs %llu bytes of activations, more than are free",
@@ -403,6 +405,7 @@ void plan_read(const struct plan *plan, struct plan_facts *out_facts)
 {
     *out_facts = (struct plan_facts){
         .peak_bytes = plan->peak_bytes,
+        .requested_bytes = plan->requested_bytes,
         .lower_bound_bytes = plan->lower_bound_bytes,
         .peak_step = plan->peak_step,
         .steps = (uint32_t)plan->step_count,

@@ -22,10 +22,12 @@ struct lane_arena {
     char *base;
     size_t range; /* whole pages */
     pthread_mutex_t lock;
-    pthread_cond_t trimmed; /* is_trimming fell */
-    size_t used;            /* bytes the running batch asked for; 0: none runs */
-    size_t high;            /* committed bytes, whole pages */
-    bool is_trimming;       /* somebody unmaps what lies behind `high` */
+    pthread_cond_t trimmed;      /* is_trimming fell */
+    size_t used;                 /* bytes the running batch asked for; 0: none runs */
+    size_t high;                 /* committed bytes, whole pages */
+    uint64_t requested;          /* of `used`, for statistics */
+    struct ledger_account *user; /* whose batch it is */
+    bool is_trimming;            /* somebody unmaps what lies behind `high` */
     _Atomic int64_t last_use_us;
 };
 
@@ -77,6 +79,7 @@ enum status lane_arena_create_for(enum mem_kind kind, struct mem_source *source,
     if (status != STATUS_OK)
         goto fail;
     arena->base = base;
+    ledger_set_address(arena->account, (uintptr_t)base);
     ledger_set_page(ledger, source->page_bytes);
     ledger_set_reclaim(arena->account, give_back, arena);
     *out_arena = arena;
@@ -108,29 +111,48 @@ static enum status commit(struct lane_arena *arena, size_t from, size_t to)
     struct mem_source *source = arena->source;
     enum status status = source->ops->commit(source, arena->base + from, to - from);
 
-    if (status == STATUS_NO_MEMORY && ledger_reclaim(arena->ledger, to - from) > 0)
+    if (status == STATUS_NO_MEMORY && ledger_reclaim(arena->ledger, to - from) > 0) {
+        ledger_count_retry(arena->account);
         status = source->ops->commit(source, arena->base + from, to - from);
+    }
+    if (status == STATUS_NO_MEMORY)
+        ledger_count_oom(arena->ledger, arena->user, to - from, 0, "the device");
     return status;
 }
 
 /* Books and commits [from, to), `from` being the high mark that nobody lowers any more. */
 static enum status grow(struct lane_arena *arena, size_t from, size_t to)
 {
-    enum status status = ledger_add(arena->account, to - from);
+    const struct ledger_piece piece = {.bytes = to - from,
+                                       .address = (uintptr_t)(arena->base + from)};
+    enum status status = ledger_add_at(arena->account, &piece);
 
     if (status != STATUS_OK)
         return status;
     status = commit(arena, from, to);
     if (status != STATUS_OK)
-        ledger_sub(arena->account, to - from);
+        ledger_undo_add(arena->account, &piece);
     return status;
+}
+
+/* Tells the ledger that `bytes` (whole pages) are in use. */
+static void tell_use(struct lane_arena *arena, size_t bytes, bool grows)
+{
+    const struct ledger_use use = {
+        .bytes = bytes,
+        .requested = arena->requested < bytes ? arena->requested : bytes,
+        .user = arena->user,
+        .grows = grows,
+    };
+
+    ledger_set_use(arena->account, &use, clock_now_us());
 }
 
 /* Raises `used` to `bytes`; on failure it is what it was. */
 static enum status raise_used(struct lane_arena *arena, size_t bytes)
 {
     size_t need = to_pages(arena, bytes);
-    enum status status = STATUS_OK;
+    enum status status;
     size_t before, from;
 
     pthread_mutex_lock(&arena->lock);
@@ -139,41 +161,62 @@ static enum status raise_used(struct lane_arena *arena, size_t bytes)
     while (arena->is_trimming && need > arena->high)
         pthread_cond_wait(&arena->trimmed, &arena->lock);
     from = arena->high;
-    ledger_set_used(arena->account, need < from ? need : from, clock_now_us());
+    tell_use(arena, need < from ? need : from, need > from);
     pthread_mutex_unlock(&arena->lock);
+    if (need <= from)
+        return STATUS_OK;
 
-    if (need > from)
-        status = grow(arena, from, need);
+    status = grow(arena, from, need);
 
     pthread_mutex_lock(&arena->lock);
     if (status != STATUS_OK)
         arena->used = before;
-    else if (need > from)
+    else
         arena->high = need;
-    ledger_set_used(arena->account, to_pages(arena, arena->used), clock_now_us());
+    tell_use(arena, to_pages(arena, arena->used), false);
     pthread_mutex_unlock(&arena->lock);
     return status;
 }
 
-enum status lane_arena_begin(struct lane_arena *arena, size_t bytes, void **out_base)
+enum status lane_arena_begin_for(struct lane_arena *arena, const struct arena_use *use,
+                                 void **out_base)
 {
     enum status status = STATUS_OK;
 
-    assert(arena->used == 0);
-    if (bytes > arena->range)
+    assert(arena->used == 0 && use->requested <= use->bytes);
+    if (use->bytes > arena->range)
         return STATUS_NO_MEMORY;
-    if (bytes > 0)
-        status = raise_used(arena, bytes);
+    arena->requested = use->requested;
+    arena->user = use->user;
+    if (use->bytes > 0)
+        status = raise_used(arena, use->bytes);
     if (status == STATUS_OK)
         *out_base = arena->base;
     return status;
 }
 
+enum status lane_arena_begin(struct lane_arena *arena, size_t bytes, void **out_base)
+{
+    const struct arena_use use = {.bytes = bytes, .requested = bytes};
+
+    return lane_arena_begin_for(arena, &use, out_base);
+}
+
 enum status lane_arena_extend(struct lane_arena *arena, size_t bytes)
 {
+    enum status status;
+    size_t more;
+
     if (bytes > arena->range)
         return STATUS_NO_MEMORY;
-    return bytes > arena->used ? raise_used(arena, bytes) : STATUS_OK;
+    if (bytes <= arena->used)
+        return STATUS_OK;
+    more = bytes - arena->used;
+    arena->requested += more;
+    status = raise_used(arena, bytes);
+    if (status != STATUS_OK)
+        arena->requested -= more;
+    return status;
 }
 
 void lane_arena_end(struct lane_arena *arena)
@@ -182,7 +225,8 @@ void lane_arena_end(struct lane_arena *arena)
 
     pthread_mutex_lock(&arena->lock);
     arena->used = 0;
-    ledger_set_used(arena->account, 0, now_us);
+    ledger_set_use(arena->account, &(struct ledger_use){.user = arena->user}, now_us);
+    arena->user = NULL;
     pthread_mutex_unlock(&arena->lock);
     atomic_store_explicit(&arena->last_use_us, now_us, memory_order_relaxed);
 }
@@ -220,7 +264,8 @@ size_t lane_arena_trim_some(struct lane_arena *arena, size_t keep_bytes, size_t 
         return 0;
 
     arena->source->ops->decommit(arena->source, arena->base + from, freed);
-    ledger_sub(arena->account, freed);
+    ledger_sub_at(arena->account, &(struct ledger_piece){
+                                      .bytes = freed, .address = (uintptr_t)(arena->base + from)});
 
     pthread_mutex_lock(&arena->lock);
     arena->is_trimming = false;

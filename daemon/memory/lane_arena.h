@@ -31,6 +31,14 @@ void lane_arena_destroy(struct lane_arena *arena); /* NULL is fine; no batch may
 /* Makes [base, base + bytes) usable for a batch.  STATUS_NO_MEMORY (budget or device) leaves the
  * arena as it was. */
 MUST_CHECK enum status lane_arena_begin(struct lane_arena *arena, size_t bytes, void **out_base);
+/* The same for whom the statistics shall name. */
+struct arena_use {
+    size_t bytes;
+    uint64_t requested;          /* ≤ bytes: sizes of tensors before alignment */
+    struct ledger_account *user; /* the model's account, open until lane_arena_end(); may be NULL */
+};
+MUST_CHECK enum status lane_arena_begin_for(struct lane_arena *arena, const struct arena_use *use,
+                                            void **out_base);
 /* Grows a running batch's part (a later segment); the base does not move. */
 MUST_CHECK enum status lane_arena_extend(struct lane_arena *arena, size_t bytes);
 /* The batch is over: everything is cached now. */

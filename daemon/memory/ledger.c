@@ -11,46 +11,12 @@
  *
  * Lock order: reclaim_lock, an arena's own lock, lock.  Hooks are called with reclaim_lock only.
  */
-#include "memory/ledger.h"
-
 #include <assert.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-
-struct ledger_account {
-    struct list link;
-    struct ledger *ledger;
-    enum mem_kind kind;
-    bool arena;
-    uint64_t bytes;
-    uint64_t used; /* arenas: the part in use; others: always all */
-    int64_t since_us;
-    int64_t last_use_us;
-    ledger_reclaim_fn reclaim;
-    void *reclaim_arg;
-    uint64_t pass; /* the last reclaim pass that asked it */
-    char owner[sizeof(((struct ledger_entry *)NULL)->owner)];
-};
-
-struct ledger {
-    pthread_mutex_t lock;
-    pthread_mutex_t reclaim_lock; /* one pass at a time; an account with a hook closes under it */
-    struct list accounts;
-    uint64_t budget;
-    uint64_t allowed; /* budget, or what was held when the budget fell below it: only falls then */
-    uint64_t page;    /* reservations are rounded up to it */
-    uint64_t pinned;
-    uint64_t arenas;
-    uint64_t used; /* of arenas */
-    uint64_t planned;
-    uint64_t kind[MEM_KINDS]; /* of arenas the part in use */
-    uint64_t peak_allocated, peak_reserved;
-    uint64_t reservations_ok, reservations_refused, plan_violations;
-    uint64_t pass;
-};
+#include "memory/internal.h"
 
 const char *mem_kind_name(enum mem_kind kind)
 {
@@ -63,25 +29,10 @@ const char *mem_kind_name(enum mem_kind kind)
     return names[kind];
 }
 
-static bool is_arena(const struct ledger_account *account)
-{
-    return account->arena;
-}
-
-static uint64_t reserved_of(const struct ledger *ledger)
-{
-    return ledger->pinned + ledger->arenas;
-}
-
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* What I1 and I2 compare with the budget. */
 static uint64_t claim_of(const struct ledger *ledger)
 {
-    return larger(reserved_of(ledger), ledger->pinned + ledger->planned);
+    return ledger_larger(ledger_reserved(ledger), ledger->pinned + ledger->planned);
 }
 
 static bool sums_agree(const struct ledger *ledger)
@@ -90,16 +41,18 @@ static bool sums_agree(const struct ledger *ledger)
     struct ledger_account *account;
 
     LIST_FOR_EACH (account, &ledger->accounts, struct ledger_account, link) {
-        if (account->used > account->bytes)
+        if (account->used > account->bytes || account->requested > account->used)
             return false;
-        if (is_arena(account)) {
+        if (account_is_arena(account)) {
             arenas += account->bytes;
             used += account->used;
         } else {
             pinned += account->bytes;
         }
     }
-    return pinned == ledger->pinned && arenas == ledger->arenas && used == ledger->used;
+    return pinned == ledger->pinned && arenas == ledger->arenas && used == ledger->used &&
+           ledger->all.reserved.current == pinned + arenas &&
+           ledger->all.allocated.current == pinned + used;
 }
 
 static bool is_valid(const struct ledger *ledger)
@@ -109,15 +62,10 @@ static bool is_valid(const struct ledger *ledger)
 }
 
 /* After every change, under the lock. */
-static void changed(struct ledger *ledger)
+void ledger_changed(struct ledger *ledger)
 {
-    uint64_t reserved = reserved_of(ledger);
-    uint64_t allocated = ledger->pinned + ledger->used;
-
-    ledger->allowed = larger(ledger->budget, claim_of(ledger) < ledger->allowed ? claim_of(ledger)
-                                                                                : ledger->allowed);
-    ledger->peak_reserved = larger(ledger->peak_reserved, reserved);
-    ledger->peak_allocated = larger(ledger->peak_allocated, allocated);
+    ledger->allowed = ledger_larger(
+        ledger->budget, claim_of(ledger) < ledger->allowed ? claim_of(ledger) : ledger->allowed);
     assert(is_valid(ledger));
 }
 
@@ -141,6 +89,7 @@ void ledger_destroy(struct ledger *ledger)
     if (ledger == NULL)
         return;
     assert(list_is_empty(&ledger->accounts));
+    history_destroy(ledger->history);
     pthread_mutex_destroy(&ledger->reclaim_lock);
     pthread_mutex_destroy(&ledger->lock);
     free(ledger);
@@ -150,8 +99,8 @@ void ledger_set_budget(struct ledger *ledger, uint64_t budget_bytes)
 {
     pthread_mutex_lock(&ledger->lock);
     ledger->budget = budget_bytes;
-    ledger->allowed = larger(budget_bytes, claim_of(ledger));
-    changed(ledger);
+    ledger->allowed = ledger_larger(budget_bytes, claim_of(ledger));
+    ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }
 
@@ -159,7 +108,7 @@ void ledger_set_page(struct ledger *ledger, uint64_t page_bytes)
 {
     pthread_mutex_lock(&ledger->lock);
     assert(ledger->planned == 0 || page_bytes <= ledger->page);
-    ledger->page = larger(ledger->page, page_bytes);
+    ledger->page = ledger_larger(ledger->page, page_bytes);
     pthread_mutex_unlock(&ledger->lock);
 }
 
@@ -201,7 +150,7 @@ void ledger_set_reclaim(struct ledger_account *account, ledger_reclaim_fn reclai
 {
     struct ledger *ledger = account->ledger;
 
-    assert(is_arena(account));
+    assert(account_is_arena(account));
     pthread_mutex_lock(&ledger->reclaim_lock);
     account->reclaim = reclaim;
     account->reclaim_arg = arg;
@@ -217,7 +166,10 @@ void ledger_close(struct ledger_account *account)
     ledger = account->ledger;
     pthread_mutex_lock(&ledger->reclaim_lock);
     pthread_mutex_lock(&ledger->lock);
-    if (is_arena(account)) {
+    account_apply(account, &(struct mem_change){.reserved = -(int64_t)account->bytes,
+                                                .allocated = -(int64_t)account->used,
+                                                .requested = -(int64_t)account->requested});
+    if (account_is_arena(account)) {
         ledger->arenas -= account->bytes;
         ledger->used -= account->used;
     } else {
@@ -225,7 +177,7 @@ void ledger_close(struct ledger_account *account)
     }
     ledger->kind[account->kind] -= account->used;
     list_remove(&account->link);
-    changed(ledger);
+    ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
     pthread_mutex_unlock(&ledger->reclaim_lock);
     free(account);
@@ -235,8 +187,8 @@ void ledger_close(struct ledger_account *account)
 static bool may_add(const struct ledger_account *account, uint64_t bytes, uint64_t *out_missing)
 {
     const struct ledger *ledger = account->ledger;
-    uint64_t reserved = reserved_of(ledger);
-    uint64_t firm = ledger->pinned + (is_arena(account) ? ledger->used : ledger->planned);
+    uint64_t reserved = ledger_reserved(ledger);
+    uint64_t firm = ledger->pinned + (account_is_arena(account) ? ledger->used : ledger->planned);
 
     if (firm > ledger->budget || bytes > ledger->budget - firm)
         return false;
@@ -244,36 +196,79 @@ static bool may_add(const struct ledger_account *account, uint64_t bytes, uint64
     return true;
 }
 
-static void add(struct ledger_account *account, uint64_t bytes)
+/* `bytes` of the piece more, or less. */
+static struct mem_change change_of(const struct ledger_account *account,
+                                   const struct ledger_piece *piece)
+{
+    int64_t bytes = (int64_t)piece->bytes;
+
+    if (account_is_arena(account))
+        return (struct mem_change){.reserved = bytes};
+    return (struct mem_change){
+        .reserved = bytes, .allocated = bytes, .requested = (int64_t)piece->requested};
+}
+
+static void add(struct ledger_account *account, const struct ledger_piece *piece)
 {
     struct ledger *ledger = account->ledger;
+    struct mem_change change = change_of(account, piece);
+    struct ledger_account *model = account_model(account);
 
-    account->bytes += bytes;
-    if (is_arena(account)) {
-        ledger->arenas += bytes;
+    account->bytes += piece->bytes;
+    if (account_is_arena(account)) {
+        ledger->arenas += piece->bytes;
     } else {
-        account->used += bytes;
-        ledger->pinned += bytes;
-        ledger->kind[account->kind] += bytes;
+        account->used += piece->bytes;
+        account->requested += piece->requested;
+        ledger->pinned += piece->bytes;
+        ledger->kind[account->kind] += piece->bytes;
     }
-    if (account->bytes == bytes)
+    if (account->bytes == piece->bytes)
         account->since_us = clock_now_us();
-    changed(ledger);
+    account_apply(account, &change);
+    ledger->all.device_allocs++;
+    ledger->pools[account->kind].device_allocs++;
+    account->stats.device_allocs++;
+    if (model != NULL)
+        model->on_behalf.device_allocs++;
+    account_record(account, MEM_EVENT_MAP, piece);
+    ledger_changed(ledger);
+}
+
+static void refuse(struct ledger_account *account, const struct ledger_piece *piece)
+{
+    struct ledger *ledger = account->ledger;
+    struct ledger_account *user = account_model(account);
+    uint64_t reserved = ledger_reserved(ledger);
+    const struct mem_note note = {
+        .kind = MEM_EVENT_OOM,
+        .address = piece->address,
+        .bytes = piece->bytes,
+        .other = reserved < ledger->budget ? ledger->budget - reserved : 0,
+        .owner = account->owner,
+        .model = user != NULL ? user->owner : NULL,
+        .note = "the budget",
+    };
+
+    ledger_book_oom(ledger, account, user, &note);
 }
 
 /* STATUS_UNAVAILABLE: it fits but for `*out_missing` bytes of somebody's cache. */
-static enum status try_add(struct ledger_account *account, uint64_t bytes, uint64_t *out_missing)
+static enum status try_add(struct ledger_account *account, const struct ledger_piece *piece,
+                           uint64_t *out_missing)
 {
     struct ledger *ledger = account->ledger;
     enum status status = STATUS_OK;
 
     pthread_mutex_lock(&ledger->lock);
-    if (!may_add(account, bytes, out_missing))
+    if (!may_add(account, piece->bytes, out_missing)) {
+        refuse(account, piece);
         status = STATUS_NO_MEMORY;
-    else if (*out_missing > 0)
+    } else if (*out_missing > 0) {
         status = STATUS_UNAVAILABLE;
-    else
-        add(account, bytes);
+    } else {
+        add(account, piece);
+    }
     pthread_mutex_unlock(&ledger->lock);
     return status;
 }
@@ -298,15 +293,16 @@ static struct ledger_account *next_victim(struct ledger *ledger)
     return best;
 }
 
-static enum status reclaim_and_add(struct ledger_account *account, uint64_t bytes)
+static enum status reclaim_and_add(struct ledger_account *account, const struct ledger_piece *piece)
 {
     struct ledger *ledger = account->ledger;
     enum status status;
     uint64_t missing;
 
+    ledger_count_retry(account);
     pthread_mutex_lock(&ledger->reclaim_lock);
     ledger->pass++;
-    while ((status = try_add(account, bytes, &missing)) == STATUS_UNAVAILABLE) {
+    while ((status = try_add(account, piece, &missing)) == STATUS_UNAVAILABLE) {
         struct ledger_account *victim = next_victim(ledger);
 
         if (victim == NULL)
@@ -314,15 +310,25 @@ static enum status reclaim_and_add(struct ledger_account *account, uint64_t byte
         victim->reclaim(victim->reclaim_arg, missing);
     }
     pthread_mutex_unlock(&ledger->reclaim_lock);
-    return status == STATUS_OK ? STATUS_OK : STATUS_NO_MEMORY;
+    if (status != STATUS_UNAVAILABLE)
+        return status;
+    pthread_mutex_lock(&ledger->lock);
+    refuse(account, piece);
+    pthread_mutex_unlock(&ledger->lock);
+    return STATUS_NO_MEMORY;
+}
+
+enum status ledger_add_at(struct ledger_account *account, const struct ledger_piece *piece)
+{
+    uint64_t missing;
+    enum status status = try_add(account, piece, &missing);
+
+    return status == STATUS_UNAVAILABLE ? reclaim_and_add(account, piece) : status;
 }
 
 enum status ledger_add(struct ledger_account *account, uint64_t bytes)
 {
-    uint64_t missing;
-    enum status status = try_add(account, bytes, &missing);
-
-    return status == STATUS_UNAVAILABLE ? reclaim_and_add(account, bytes) : status;
+    return ledger_add_at(account, &(struct ledger_piece){.bytes = bytes, .requested = bytes});
 }
 
 uint64_t ledger_reclaim(struct ledger *ledger, uint64_t bytes)
@@ -338,176 +344,68 @@ uint64_t ledger_reclaim(struct ledger *ledger, uint64_t bytes)
     return freed;
 }
 
+/* Takes the piece out of the sums; the statistics are the caller's. */
+static void take_out(struct ledger_account *account, const struct ledger_piece *piece)
+{
+    struct ledger *ledger = account->ledger;
+
+    assert(piece->bytes <= account->bytes);
+    account->bytes -= piece->bytes;
+    if (account_is_arena(account)) {
+        assert(account->used <= account->bytes);
+        ledger->arenas -= piece->bytes;
+    } else {
+        account->used -= piece->bytes;
+        account->requested -= piece->requested;
+        ledger->pinned -= piece->bytes;
+        ledger->kind[account->kind] -= piece->bytes;
+    }
+}
+
+void ledger_sub_at(struct ledger_account *account, const struct ledger_piece *piece)
+{
+    struct ledger *ledger = account->ledger;
+    struct mem_change change = change_of(account, piece);
+
+    change.reserved = -change.reserved;
+    change.allocated = -change.allocated;
+    change.requested = -change.requested;
+    pthread_mutex_lock(&ledger->lock);
+    take_out(account, piece);
+    account_apply(account, &change);
+    ledger->all.device_frees++;
+    ledger->pools[account->kind].device_frees++;
+    account->stats.device_frees++;
+    if (!account_is_arena(account)) /* whose batch the cache came from is forgotten */
+        account->on_behalf.device_frees++;
+    account_record(account, MEM_EVENT_UNMAP, piece);
+    ledger_changed(ledger);
+    pthread_mutex_unlock(&ledger->lock);
+}
+
 void ledger_sub(struct ledger_account *account, uint64_t bytes)
 {
+    ledger_sub_at(account, &(struct ledger_piece){.bytes = bytes, .requested = bytes});
+}
+
+void ledger_undo_add(struct ledger_account *account, const struct ledger_piece *piece)
+{
+    struct mem_change change = change_of(account, piece);
     struct ledger *ledger = account->ledger;
+    struct mem_stats *const each[] = {&ledger->all, &ledger->pools[account->kind], &account->stats,
+                                      account_is_arena(account) ? NULL : &account->on_behalf};
 
     pthread_mutex_lock(&ledger->lock);
-    assert(bytes <= account->bytes);
-    account->bytes -= bytes;
-    if (is_arena(account)) {
-        assert(account->used <= account->bytes);
-        ledger->arenas -= bytes;
-    } else {
-        account->used -= bytes;
-        ledger->pinned -= bytes;
-        ledger->kind[account->kind] -= bytes;
+    take_out(account, piece);
+    if (account_is_arena(account) && account->user != NULL)
+        account->user->on_behalf.device_allocs--;
+    for (size_t i = 0; i < sizeof(each) / sizeof(each[0]) && each[i] != NULL; i++) {
+        mem_stats_undo(each[i], &change);
+        each[i]->device_allocs--;
     }
-    changed(ledger);
+    account_record(account, MEM_EVENT_UNMAP, piece);
+    ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
-}
-
-uint64_t ledger_account_bytes(const struct ledger_account *account)
-{
-    uint64_t bytes;
-
-    pthread_mutex_lock(&account->ledger->lock);
-    bytes = account->bytes;
-    pthread_mutex_unlock(&account->ledger->lock);
-    return bytes;
-}
-
-void ledger_set_used(struct ledger_account *account, uint64_t used_bytes, int64_t now_us)
-{
-    struct ledger *ledger = account->ledger;
-
-    pthread_mutex_lock(&ledger->lock);
-    account->last_use_us = now_us;
-    if (is_arena(account)) {
-        assert(used_bytes <= account->bytes);
-        ledger->used = ledger->used - account->used + used_bytes;
-        ledger->kind[account->kind] = ledger->kind[account->kind] - account->used + used_bytes;
-        account->used = used_bytes;
-        changed(ledger);
-    }
-    pthread_mutex_unlock(&ledger->lock);
-}
-
-static uint64_t round_up(uint64_t bytes, uint64_t step)
-{
-    uint64_t rest = bytes % step;
-
-    if (rest == 0)
-        return bytes;
-    return bytes > UINT64_MAX - (step - rest) ? UINT64_MAX : bytes + (step - rest);
-}
-
-enum status ledger_reserve(struct ledger *ledger, uint64_t bytes, uint64_t *out_available)
-{
-    uint64_t claimed, available, whole;
-    bool fits;
-
-    pthread_mutex_lock(&ledger->lock);
-    claimed = ledger->pinned + ledger->planned;
-    available = claimed < ledger->budget ? ledger->budget - claimed : 0;
-    whole = round_up(bytes, ledger->page);
-    fits = whole <= available;
-    if (fits) {
-        ledger->planned += whole;
-        ledger->reservations_ok++;
-        changed(ledger);
-    } else {
-        ledger->reservations_refused++;
-    }
-    pthread_mutex_unlock(&ledger->lock);
-    if (out_available != NULL)
-        *out_available = available;
-    return fits ? STATUS_OK : STATUS_NO_MEMORY;
-}
-
-void ledger_unreserve(struct ledger *ledger, uint64_t bytes)
-{
-    uint64_t whole;
-
-    pthread_mutex_lock(&ledger->lock);
-    whole = round_up(bytes, ledger->page);
-    assert(whole <= ledger->planned);
-    ledger->planned -= whole;
-    changed(ledger);
-    pthread_mutex_unlock(&ledger->lock);
-}
-
-uint64_t ledger_ceiling(struct ledger *ledger)
-{
-    uint64_t ceiling;
-
-    pthread_mutex_lock(&ledger->lock);
-    ceiling = ledger->pinned < ledger->budget ? ledger->budget - ledger->pinned : 0;
-    pthread_mutex_unlock(&ledger->lock);
-    return ceiling;
-}
-
-void ledger_count_violation(struct ledger *ledger)
-{
-    pthread_mutex_lock(&ledger->lock);
-    ledger->plan_violations++;
-    pthread_mutex_unlock(&ledger->lock);
-}
-
-void ledger_read(struct ledger *ledger, struct ledger_stats *out_stats)
-{
-    pthread_mutex_lock(&ledger->lock);
-    *out_stats = (struct ledger_stats){
-        .budget_bytes = ledger->budget,
-        .reserved_bytes = reserved_of(ledger),
-        .allocated_bytes = ledger->pinned + ledger->used,
-        .cached_bytes = ledger->arenas - ledger->used,
-        .planned_bytes = ledger->planned,
-        .peak_allocated_bytes = ledger->peak_allocated,
-        .peak_reserved_bytes = ledger->peak_reserved,
-        .reservations_ok = ledger->reservations_ok,
-        .reservations_refused = ledger->reservations_refused,
-        .plan_violations = ledger->plan_violations,
-    };
-    memcpy(out_stats->kind_bytes, ledger->kind, sizeof(ledger->kind));
-    out_stats->kind_bytes[MEM_CACHED] = ledger->arenas - ledger->used;
-    pthread_mutex_unlock(&ledger->lock);
-}
-
-void ledger_reset_peaks(struct ledger *ledger)
-{
-    pthread_mutex_lock(&ledger->lock);
-    ledger->peak_reserved = ledger->peak_allocated = 0;
-    changed(ledger);
-    pthread_mutex_unlock(&ledger->lock);
-}
-
-/* Keeps entries[0 .. room) the largest so far, in order; `count` were offered before. */
-static void offer(struct ledger_entry *entries, size_t room, size_t count,
-                  const struct ledger_account *account, enum mem_kind kind, uint64_t bytes)
-{
-    size_t at = count < room ? count : room;
-
-    while (at > 0 && entries[at - 1].bytes < bytes) {
-        if (at < room)
-            entries[at] = entries[at - 1];
-        at--;
-    }
-    if (at == room)
-        return;
-    entries[at] = (struct ledger_entry){
-        .kind = kind,
-        .bytes = bytes,
-        .since_us = account->since_us,
-        .last_use_us = account->last_use_us,
-    };
-    memcpy(entries[at].owner, account->owner, sizeof(entries[at].owner));
-}
-
-size_t ledger_list(struct ledger *ledger, struct ledger_entry *entries, size_t room)
-{
-    struct ledger_account *account;
-    size_t count = 0;
-
-    pthread_mutex_lock(&ledger->lock);
-    LIST_FOR_EACH (account, &ledger->accounts, struct ledger_account, link) {
-        if (account->used > 0)
-            offer(entries, room, count++, account, account->kind, account->used);
-        if (account->bytes > account->used)
-            offer(entries, room, count++, account, MEM_CACHED, account->bytes - account->used);
-    }
-    pthread_mutex_unlock(&ledger->lock);
-    return count;
 }
 
 bool ledger_is_valid(struct ledger *ledger)

@@ -20,6 +20,8 @@
 
 #include "base/list.h"
 #include "base/status.h"
+#include "memory/history.h"
+#include "memory/mem_stats.h"
 
 enum mem_kind {
     MEM_WEIGHTS,
@@ -49,8 +51,10 @@ struct ledger_stats {
     uint64_t reservations_ok, reservations_refused, plan_violations;
 };
 
+enum { LEDGER_OWNER_BYTES = 128 };
+
 struct ledger_entry { /* one account, for "why is memory held" */
-    char owner[128];
+    char owner[LEDGER_OWNER_BYTES];
     enum mem_kind kind;
     uint64_t bytes;
     int64_t since_us;
@@ -88,20 +92,98 @@ MUST_CHECK enum status ledger_add(struct ledger_account *account, uint64_t bytes
 uint64_t ledger_reclaim(struct ledger *ledger, uint64_t bytes);
 void ledger_sub(struct ledger_account *account, uint64_t bytes);
 uint64_t ledger_account_bytes(const struct ledger_account *account);
+
+/* The same with what snapshots and statistics want to know.  `requested` is for accounts that are
+ * no arenas: the part of `bytes` that was asked for (all of it with ledger_add()). */
+struct ledger_piece {
+    uint64_t bytes;
+    uint64_t requested;
+    uint64_t address;
+};
+MUST_CHECK enum status ledger_add_at(struct ledger_account *account,
+                                     const struct ledger_piece *piece);
+void ledger_sub_at(struct ledger_account *account, const struct ledger_piece *piece);
+/* The device refused what ledger_add_at() booked: as if it had not been. */
+void ledger_undo_add(struct ledger_account *account, const struct ledger_piece *piece);
+/* A piece of `requested` bytes was made in, or went from, memory that is booked already. */
+void ledger_piece_made(struct ledger_account *account, uint64_t address, uint64_t requested);
+void ledger_piece_gone(struct ledger_account *account, uint64_t address, uint64_t requested);
+/* Where an arena begins. */
+void ledger_set_address(struct ledger_account *account, uint64_t address);
+
 /* The part of an arena's held bytes in use now (0: all cached). */
 void ledger_set_used(struct ledger_account *account, uint64_t used_bytes, int64_t now_us);
+struct ledger_use {
+    uint64_t bytes;
+    uint64_t requested;          /* ≤ bytes: before alignment and pages */
+    struct ledger_account *user; /* the model's account, which gets it in its statistics; it must
+                                    not close before the use is 0 again.  NULL: nobody's */
+    bool grows;                  /* more follows at once: history waits for that */
+};
+void ledger_set_use(struct ledger_account *account, const struct ledger_use *use, int64_t now_us);
 
 /* Reserves the planned peak of a batch.  STATUS_NO_MEMORY: does not fit beside what is planned and
  * pinned; *out_available (may be NULL) then says what there was. */
 MUST_CHECK enum status ledger_reserve(struct ledger *ledger, uint64_t bytes,
                                       uint64_t *out_available);
 void ledger_unreserve(struct ledger *ledger, uint64_t bytes);
+/* The same on behalf of a model's account (NULL: nobody's), for the history. */
+MUST_CHECK enum status ledger_reserve_for(struct ledger *ledger, const struct ledger_account *user,
+                                          uint64_t bytes, uint64_t *out_available);
+void ledger_unreserve_for(struct ledger *ledger, const struct ledger_account *user, uint64_t bytes);
 /* Largest reservation that could ever succeed with the weights held now: budget − pinned. */
 uint64_t ledger_ceiling(struct ledger *ledger);
 void ledger_count_violation(struct ledger *ledger); /* of I4 */
+/* Room was made and asked again; refused for good.  ledger_add() counts its own.  `user`: the
+ * model's account, NULL: nobody's; `note` (a step, a reason) may be NULL. */
+void ledger_count_retry(struct ledger_account *account);
+void ledger_count_oom(struct ledger *ledger, struct ledger_account *user, uint64_t bytes,
+                      uint64_t available, const char *note);
 
 void ledger_read(struct ledger *ledger, struct ledger_stats *out_stats);
+
+/* ---- statistics, as PyTorch has them (mem_stats.h) ---- */
+
+struct ledger_stats_view {
+    struct mem_stats all;
+    struct mem_stats kinds[MEM_CACHED]; /* by kind of account; cached is the rest of activation */
+};
+void ledger_read_stats(struct ledger *ledger, struct ledger_stats_view *out_view);
+
+struct ledger_pool { /* one account in full */
+    char owner[LEDGER_OWNER_BYTES];
+    char user[LEDGER_OWNER_BYTES]; /* an arena's: the model that uses it now, "": none */
+    enum mem_kind kind;
+    uint64_t bytes, used, requested;
+    uint64_t address;     /* an arena's; 0: not one place */
+    uint64_t largest_use; /* a model's: the most that one arena gave it at once */
+    int64_t since_us, last_use_us;
+    struct mem_stats stats;     /* of its own bytes */
+    struct mem_stats on_behalf; /* a model's (MEM_WEIGHTS): its weights and what arenas give it
+                                   while its batches run, as reserved too */
+};
+/* Copies up to `room` accounts in the order of their opening; returns how many there are. */
+size_t ledger_list_pools(struct ledger *ledger, struct ledger_pool *pools, size_t room);
+
+/* Every peak becomes what is current; of the device, its kinds, lanes and models. */
 void ledger_reset_peaks(struct ledger *ledger);
+/* Only of one kind ("weights") or one account ("lane 0", "resnet/1"; "resnet": all versions).
+ * False: there is none of that name. */
+bool ledger_reset_peaks_of(struct ledger *ledger, const char *name);
+
+/* ---- history ---- */
+
+/* Keeps the last `events` of each sort (history.h) from now on, at most MEM_HISTORY_MOST; 0: none,
+ * which costs nothing.  What was kept is lost unless the number is the same.  STATUS_NO_MEMORY
+ * leaves what there was. */
+MUST_CHECK enum status ledger_set_history(struct ledger *ledger, uint32_t events);
+/* Records what did not pass through the ledger: a level, an eviction. */
+void ledger_note(struct ledger *ledger, const struct mem_note *note);
+/* Like history_read(); 0 too when nothing is recorded.  Short: at most `room` copies under the
+ * lock. */
+size_t ledger_history(struct ledger *ledger, uint64_t *io_next, struct mem_event *events,
+                      size_t room);
+
 /* Copies up to `room` entries, largest first; returns how many there are. */
 size_t ledger_list(struct ledger *ledger, struct ledger_entry *entries, size_t room);
 bool ledger_is_valid(struct ledger *ledger);
