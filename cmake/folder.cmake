@@ -6,7 +6,7 @@
 # that points up the map does not compile.  Each folder's public include root is a staging folder
 # holding one link, so `#include "engine/engine.h"` works only for users of `engine`.
 function(sluice_folder name)
-  cmake_parse_arguments(ARG "" "" "USES;LIBS;PRIVATE_LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "EXPORTED" "" "USES;LIBS;PRIVATE_LIBS" ${ARGN})
   string(REPLACE "/" "_" target ${name})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.c
        ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.c)
@@ -41,6 +41,9 @@ function(sluice_folder name)
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE ${ARG_PRIVATE_LIBS})
     set_target_properties(${target} PROPERTIES OUTPUT_NAME sluice_${target})
+    if(ARG_EXPORTED)
+      target_compile_options(${target} PRIVATE -fvisibility=default -fno-semantic-interposition)
+    endif()
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)

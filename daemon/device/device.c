@@ -6,7 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOG_COMPONENT "device"
 #include "device/faulty_source.h"
+#include "device/plugin.h"
+#include "observe/log.h"
 
 enum { MAX_DEVICES = 8 };
 
@@ -39,20 +42,38 @@ static const struct device_ops *find(const char *name)
     return NULL;
 }
 
+static bool is_cuda(const char *name)
+{
+    return strcmp(name, "cuda") == 0 || strncmp(name, "cuda:", strlen("cuda:")) == 0;
+}
+
+/* A device linked in (tests do that), else a plug-in. */
+static enum status find_cuda(const struct device_ops **out_ops, struct error *err)
+{
+    *out_ops = find("cuda");
+    return *out_ops != NULL ? STATUS_OK : plugin_load("cuda", out_ops, err);
+}
+
+static enum status open_cuda(const struct device_config *config, struct device **out_device,
+                             struct error *err)
+{
+    const struct device_ops *cuda;
+
+    TRY(find_cuda(&cuda, err));
+    return cuda->open(config, out_device, err);
+}
+
 static enum status open_auto(const struct device_config *config, struct device **out_device,
                              struct error *err)
 {
-    const struct device_ops *cuda = find("cuda");
     const struct device_ops *cpu = find("cpu");
     struct device_config wanted = *config;
+    struct error why;
 
-    if (cuda != NULL) {
-        struct error ignored;
-
-        wanted.name = "cuda:0";
-        if (cuda->open(&wanted, out_device, &ignored) == STATUS_OK)
-            return STATUS_OK;
-    }
+    wanted.name = "cuda:0";
+    if (open_cuda(&wanted, out_device, &why) == STATUS_OK)
+        return STATUS_OK;
+    log_info("no CUDA device, using the CPU: %s", why.text);
     if (cpu == NULL)
         return error_set(err, STATUS_NOT_FOUND, "device 'auto': this program has no CPU device");
     wanted.name = "cpu";
@@ -63,13 +84,15 @@ static enum status open_named(const struct device_config *config, struct device 
                               struct error *err)
 {
     const struct device_ops *ops;
-    char known[128] = "auto";
+    char known[128] = "auto, cuda";
 
     if (strcmp(config->name, "auto") == 0)
         return open_auto(config, out_device, err);
     ops = find(config->name);
     if (ops != NULL)
         return ops->open(config, out_device, err);
+    if (is_cuda(config->name))
+        return open_cuda(config, out_device, err);
     for (size_t i = 0; i < count; i++) {
         strncat(known, ", ", sizeof(known) - strlen(known) - 1);
         strncat(known, table[i]->name, sizeof(known) - strlen(known) - 1);
@@ -78,32 +101,76 @@ static enum status open_named(const struct device_config *config, struct device 
                      known);
 }
 
+/* The CPU beside a device that cannot compute everything itself. */
+static enum status open_host(const struct device_config *config, struct device *device,
+                             struct error *err)
+{
+    const struct device_ops *cpu = find("cpu");
+    struct device_config wanted = *config;
+
+    if (device->ops->host_memory || cpu == NULL)
+        return STATUS_OK;
+    wanted.name = "cpu";
+    wanted.lanes = device->lanes;
+    wanted.precision = "default";
+    return cpu->open(&wanted, &device->host, err);
+}
+
+/* What SLUICE_FAULT says of the device's memory. */
+static enum status make_faulty(struct device *device, struct error *err)
+{
+    const char *words = getenv(FAULT_VARIABLE);
+
+    if (words == NULL || words[0] == '\0')
+        return STATUS_OK;
+    TRY(faulty_source_create(device->memory, words, &device->faulty, err));
+    device->memory = device->faulty;
+    return STATUS_OK;
+}
+
 enum status device_open(const struct device_config *config, struct device **out_device,
                         struct error *err)
 {
-    const char *words = getenv(FAULT_VARIABLE);
     struct device *device;
-    enum status status = open_named(config, &device, err);
+    enum status status;
 
-    if (status == STATUS_OK && words != NULL && words[0] != '\0') {
-        status = faulty_source_create(device->memory, words, &device->faulty, err);
-        if (status == STATUS_OK)
-            device->memory = device->faulty;
-        else
-            device->ops->close(device);
-    }
+    TRY(open_named(config, &device, err));
+    status = make_faulty(device, err);
     if (status == STATUS_OK)
-        *out_device = device;
-    return status;
+        status = open_host(config, device, err);
+    if (status != STATUS_OK) {
+        device_close(device);
+        return status;
+    }
+    *out_device = device;
+    return STATUS_OK;
 }
 
 void device_close(struct device *device)
 {
     struct mem_source *faulty;
+    struct device *host;
 
     if (device == NULL)
         return;
     faulty = device->faulty;
+    host = device->host;
     device->ops->close(device);
     faulty_source_destroy(faulty);
+    if (host != NULL)
+        host->ops->close(host);
+}
+
+enum status device_lane_open_host(struct device_lane *lane)
+{
+    struct device *host = lane->device->host;
+
+    return host == NULL ? STATUS_OK : host->ops->lane_open(host, lane->index, &lane->host);
+}
+
+void device_lane_close_host(struct device_lane *lane)
+{
+    if (lane->host != NULL)
+        lane->host->device->ops->lane_close(lane->host);
+    lane->host = NULL;
 }

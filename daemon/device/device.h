@@ -13,6 +13,7 @@
 
 struct op_def; /* ops/op.h */
 struct device;
+struct device_recording;
 struct device_lane; /* a place where one batch at a time runs: CPU threads, a CUDA stream */
 struct kernel;
 
@@ -41,6 +42,23 @@ struct device_ops {
                            size_t bytes);
     enum status (*copy_out)(struct device_lane *lane, void *host_to, const void *device_from,
                             size_t bytes);
+    /* Copies within the device in lane order; on the CPU a memcpy. */
+    enum status (*copy)(struct device_lane *lane, void *to, const void *from, size_t bytes);
+    /* Recording: between begin and end the lane's work is noted instead of done; replay does it
+     * again with the very same addresses, at less cost.  STATUS_UNSUPPORTED from end: something in
+     * between cannot be recorded, the lane is as before.  NULL where there is no such thing. */
+    enum status (*record_begin)(struct device_lane *lane);
+    enum status (*record_end)(struct device_lane *lane, struct device_recording **out_recording);
+    enum status (*replay)(struct device_lane *lane, struct device_recording *recording);
+    void (*recording_destroy)(
+        struct device_recording *recording); /* its runs are over; NULL is fine */
+    /* Locks the pages of host memory that requests and answers lie in, so that copies need not be
+     * staged.  A wish: without it copies are slower.  NULL: nothing to do. */
+    enum status (*pin)(struct device *device, void *base, size_t bytes);
+    void (*unpin)(struct device *device, void *base);
+    /* Device bytes that this process holds besides what `memory` gave out (context, modules), as
+     * far as it can be told.  NULL: none. */
+    uint64_t (*fixed_bytes)(struct device *device);
     /* Kernels that implement `op`, best first, NULL at the end; NULL when there are none. */
     const struct kernel *const *(*kernels)(struct device *device, const struct op_def *op);
     /* One line: "cpu: Intel Xeon …, 2 cores, avx512". */
@@ -55,12 +73,16 @@ struct device {
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;
+    /* Without host_memory: the CPU, for operators that this device has no kernel for; opened and
+     * closed with it by device_open() and device_close().  NULL: there is none. */
+    struct device *host;
 };
 
 struct device_lane {
     struct device *device;
     unsigned index;
     unsigned threads;
+    struct device_lane *host; /* of device->host, opened by device_lane_open_host(); else NULL */
 };
 
 /* Rows: the devices a program was linked with, given by main to device_register(). */
@@ -71,5 +93,8 @@ const struct device_ops *const *device_table(size_t *out_count);
 MUST_CHECK enum status device_open(const struct device_config *config, struct device **out_device,
                                    struct error *err);
 void device_close(struct device *device); /* NULL is fine */
+/* For lane_open() and lane_close() of devices without host_memory. */
+MUST_CHECK enum status device_lane_open_host(struct device_lane *lane);
+void device_lane_close_host(struct device_lane *lane);
 
 #endif

@@ -32,6 +32,7 @@ struct faults { /* 0: not asked for */
 
 struct faulty_source {
     struct mem_source source;
+    struct mem_source_ops ops;
     struct mem_source *behind;
     pthread_mutex_t lock;
     /* under lock */
@@ -317,8 +318,32 @@ static enum status query(struct mem_source *source, uint64_t *out_free, uint64_t
     return STATUS_OK;
 }
 
-static const struct mem_source_ops ops = {
-    .reserve = reserve, .release = release, .commit = commit, .decommit = decommit, .query = query};
+static enum status write_through(struct mem_source *source, void *to, const void *from,
+                                 size_t bytes)
+{
+    struct mem_source *behind = of(source)->behind;
+
+    return behind->ops->write(behind, to, from, bytes);
+}
+
+static uint64_t trim(struct mem_source *source, uint64_t keep_bytes)
+{
+    struct mem_source *behind = of(source)->behind;
+
+    return behind->ops->trim(behind, keep_bytes);
+}
+
+/* What the source behind leaves out stays left out. */
+static struct mem_source_ops make_ops(const struct mem_source *behind)
+{
+    return (struct mem_source_ops){.reserve = reserve,
+                                   .release = release,
+                                   .commit = commit,
+                                   .decommit = decommit,
+                                   .query = query,
+                                   .write = behind->ops->write == NULL ? NULL : write_through,
+                                   .trim = behind->ops->trim == NULL ? NULL : trim};
+}
 
 /* ---- life ---- */
 
@@ -335,7 +360,8 @@ enum status faulty_source_create(struct mem_source *behind, const char *words,
         free(faulty);
         return status;
     }
-    faulty->source = (struct mem_source){.ops = &ops, .page_bytes = behind->page_bytes};
+    faulty->ops = make_ops(behind);
+    faulty->source = (struct mem_source){.ops = &faulty->ops, .page_bytes = behind->page_bytes};
     faulty->behind = behind;
     pthread_mutex_init(&faulty->lock, NULL);
     list_init(&faulty->ranges);

@@ -95,8 +95,7 @@ static bool read_field(const char *path, const char *key, uint64_t *out_number)
     return found;
 }
 
-/* Our cgroup's folder (version 2), without a slash at the end; false where there is none. */
-static bool own_cgroup(char *path, size_t room)
+bool host_own_cgroup(char *path, size_t room)
 {
     FILE *file = fopen("/proc/self/cgroup", "re");
     char line[2048];
@@ -148,7 +147,7 @@ static enum status query(struct mem_source *source, uint64_t *out_free, uint64_t
         return STATUS_UNSUPPORTED;
     available *= 1024; /* both are in KiB */
     total *= 1024;
-    if (own_cgroup(folder, sizeof(folder)))
+    if (host_own_cgroup(folder, sizeof(folder)))
         for (char *slash; strlen(folder) > strlen("/sys/fs/cgroup"); *slash = '\0') {
             limit_by_cgroup(folder, &available, &total);
             slash = strrchr(folder, '/');

@@ -57,10 +57,15 @@ struct weights_cache;
 /* Finds the packed form of constant `key` in format `format` (any text that names how it is packed:
  * "gemm k=… n=…"), or makes room for it: *out_is_new says that the caller must fill `bytes` bytes.
  * Lives until the model goes; 64-byte aligned; in memory of the device's mem_source.
- * STATUS_NO_MEMORY: nothing changed. */
+ * STATUS_NO_MEMORY: nothing changed.  On a device without host_memory the piece is filled by
+ * weights_write(). */
 MUST_CHECK enum status weights_share(struct weights_cache *cache, const void *key,
                                      const char *format, size_t bytes, void **out_packed,
                                      bool *out_is_new);
+/* Fills a new piece from host memory, wherever the piece is.  Kernels of devices whose memory is
+ * the host's may write to it themselves. */
+MUST_CHECK enum status weights_write(struct weights_cache *cache, void *packed, const void *from,
+                                     size_t bytes);
 /* Takes back a piece that weights_share() just made and that could not be filled. */
 void weights_drop(struct weights_cache *cache, const void *key, const char *format);
 

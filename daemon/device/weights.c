@@ -253,6 +253,18 @@ enum status weights_share(struct weights_cache *cache, const void *key, const ch
     return STATUS_OK;
 }
 
+enum status weights_write(struct weights_cache *cache, void *packed, const void *from, size_t bytes)
+{
+    const struct mem_source_ops *ops = cache->source->ops;
+
+    if (bytes == 0)
+        return STATUS_OK;
+    if (ops->write != NULL)
+        return ops->write(cache->source, packed, from, bytes);
+    memcpy(packed, from, bytes);
+    return STATUS_OK;
+}
+
 /* Its memory goes with the cache; only the name is free again. */
 void weights_drop(struct weights_cache *cache, const void *key, const char *format)
 {

@@ -1,0 +1,85 @@
+# The CUDA device: a plug-in that the daemon opens at run time, built where nvcc is found.
+#
+# C files see the daemon's headers and call what device/plugin_exports.def lists, in the program
+# that opens the plug-in; .cu files (device/cuda/kernels/) see only headers of that folder.
+# A build for use holds machine code for the architectures below and PTX for what comes later; a
+# build for tests holds one PTX as plain text, which the simulated runtime interprets.
+set(SLUICE_CUDA AUTO CACHE STRING "the CUDA plug-in: AUTO (where nvcc is found), ON, OFF")
+set(SLUICE_CUDA_ARCHITECTURES "75;80;86;89;90;100;120" CACHE STRING "machine code in a build for use")
+set(SLUICE_CUDA_TEST_ARCHITECTURE "75" CACHE STRING "the PTX in a build with tests")
+set(SLUICE_HAS_CUDA OFF)
+
+function(sluice_find_cuda)
+  if(SLUICE_CUDA STREQUAL "OFF")
+    return()
+  endif()
+  file(GLOB places LIST_DIRECTORIES true /usr/local/cuda /usr/local/cuda-*)
+  list(SORT places COMPARE NATURAL ORDER DESCENDING)
+  list(TRANSFORM places APPEND /bin)
+  find_program(SLUICE_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin PATHS ${places})
+  if(SLUICE_NVCC)
+    file(REAL_PATH ${SLUICE_NVCC} nvcc)
+    cmake_path(GET nvcc PARENT_PATH bin)
+    cmake_path(GET bin PARENT_PATH home)
+    find_library(SLUICE_CUDART cudart NO_DEFAULT_PATH
+                 PATHS ${home}/lib64 ${home}/lib ${home}/targets/x86_64-linux/lib)
+  endif()
+  if(NOT SLUICE_NVCC OR NOT SLUICE_CUDART)
+    if(SLUICE_CUDA STREQUAL "ON")
+      message(FATAL_ERROR "the CUDA plug-in is wanted, but there is no nvcc with libcudart")
+    endif()
+    message(STATUS "CUDA plug-in left out: no nvcc (set CUDA_HOME, or put it into PATH)")
+    return()
+  endif()
+  set(SLUICE_HAS_CUDA ON PARENT_SCOPE)
+  set(SLUICE_CUDA_HOME ${home} PARENT_SCOPE)
+endfunction()
+sluice_find_cuda()
+
+# Compiles kernels/*.cu to objects; out_objects gets their paths.
+function(sluice_cuda_objects folder include out_objects)
+  if(SLUICE_TESTS)
+    set(arch ${SLUICE_CUDA_TEST_ARCHITECTURE})
+    set(flags -gencode arch=compute_${arch},code=compute_${arch} --compress-mode=none -lineinfo)
+  else()
+    foreach(arch ${SLUICE_CUDA_ARCHITECTURES})
+      list(APPEND flags -gencode arch=compute_${arch},code=sm_${arch})
+    endforeach()
+    list(APPEND flags -gencode arch=compute_${arch},code=compute_${arch})
+  endif()
+  list(APPEND flags -std=c++17 -O3 -Werror all-warnings -Xcompiler
+       -fPIC,-fvisibility=hidden,-Wall,-Wextra,-fno-exceptions,-fno-rtti)
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/kernels/*.cu)
+  foreach(source ${sources})
+    cmake_path(GET source STEM stem)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${stem}.cu.o)
+    add_custom_command(
+      OUTPUT ${object}
+      COMMAND ${CCACHE} ${SLUICE_NVCC} ${flags} -I${include} -MD -MF ${object}.d -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d
+      COMMENT "Building CUDA object ${stem}.cu.o" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
+  set(${out_objects} ${objects} PARENT_SCOPE)
+endfunction()
+
+function(sluice_cuda_plugin)
+  set(folder ${CMAKE_CURRENT_SOURCE_DIR}/device/cuda)
+  set(root ${CMAKE_BINARY_DIR}/include-map/device_cuda)
+  file(MAKE_DIRECTORY ${root}/device)
+  file(CREATE_LINK ${folder} ${root}/device/cuda SYMBOLIC)
+  sluice_cuda_objects(${folder} ${root} objects)
+  file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.c ${folder}/*/*.c)
+  add_library(sluice-cuda MODULE ${sources} ${objects})
+  set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+  target_include_directories(sluice-cuda PRIVATE ${root}
+                             $<TARGET_PROPERTY:device,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_include_directories(sluice-cuda SYSTEM PRIVATE ${SLUICE_CUDA_HOME}/include)
+  # Kernels' host halves call a little of libstdc++; libcudart is found by the system, or beside
+  # the toolkit it was built with (LD_LIBRARY_PATH goes first: tests put a simulated one there).
+  target_link_libraries(sluice-cuda PRIVATE ${SLUICE_CUDART} ${CMAKE_DL_LIBS} stdc++ m)
+  target_link_options(sluice-cuda PRIVATE LINKER:--enable-new-dtags)
+  set_target_properties(sluice-cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR})
+  install(TARGETS sluice-cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/sluice COMPONENT cuda)
+endfunction()

@@ -1,0 +1,227 @@
+/* Opening a GPU: which one, whether it will do, what it is. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOG_COMPONENT "device"
+#include "device/cuda/cuda.h"
+#include "device/cuda/lane.h"
+#include "device/cuda/source.h"
+#include "observe/log.h"
+
+enum { LEAST_CAPABILITY = 75 }; /* what CUDA 13 still makes code for */
+
+/* ---- which one ---- */
+
+static enum status count_devices(int *out_count, struct error *err)
+{
+    cudaError_t error = cudaGetDeviceCount(out_count);
+
+    (void)cudaGetLastError();
+    switch (error) {
+    case cudaSuccess:
+        break;
+    case cudaErrorNoDevice:
+        return error_set(err, STATUS_NOT_FOUND, "CUDA: this machine shows no GPU");
+    case cudaErrorInsufficientDriver:
+        return error_set(err, STATUS_NOT_FOUND,
+                         "CUDA: there is no NVIDIA driver, or it is older than this plug-in needs "
+                         "(CUDA %d.%d)",
+                         CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    default:
+        return error_set(err, STATUS_NOT_FOUND, "CUDA: %s", cudaGetErrorString(error));
+    }
+    return *out_count > 0 ? STATUS_OK
+                          : error_set(err, STATUS_NOT_FOUND, "CUDA: this machine shows no GPU");
+}
+
+/* "GPU-5c2f…" as nvidia-smi prints it. */
+static void format_uuid(const cudaUUID_t *uuid, char text[64])
+{
+    size_t used = (size_t)sprintf(text, "GPU-");
+
+    for (size_t i = 0; i < 16; i++)
+        used +=
+            (size_t)sprintf(text + used, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                            (unsigned char)uuid->bytes[i]);
+}
+
+static enum status find_uuid(const char *wanted, int count, int *out_ordinal, struct error *err)
+{
+    for (int i = 0; i < count; i++) {
+        struct cudaDeviceProp prop;
+        char text[64];
+
+        if (cudaGetDeviceProperties(&prop, i) != cudaSuccess)
+            continue;
+        format_uuid(&prop.uuid, text);
+        if (strcasecmp(text, wanted) == 0) {
+            *out_ordinal = i;
+            return STATUS_OK;
+        }
+    }
+    if (strncasecmp(wanted, "MIG-", 4) == 0)
+        return error_set(err, STATUS_NOT_FOUND,
+                         "device 'cuda:%s': a MIG instance is chosen by CUDA_VISIBLE_DEVICES=%s, "
+                         "and is then cuda:0",
+                         wanted, wanted);
+    return error_set(err, STATUS_NOT_FOUND, "device 'cuda:%s': none of the %d GPUs has this UUID",
+                     wanted, count);
+}
+
+/* "cuda", "cuda:1", "cuda:GPU-…". */
+static enum status find_ordinal(const char *name, int *out_ordinal, struct error *err)
+{
+    const char *which = strchr(name, ':');
+    char *end;
+    long number;
+    int count;
+
+    TRY(count_devices(&count, err));
+    number = which == NULL ? 0 : strtol(which + 1, &end, 10);
+    if (which != NULL && (end == which + 1 || *end != '\0'))
+        return find_uuid(which + 1, count, out_ordinal, err);
+    if (number < 0 || number >= count)
+        return error_set(err, STATUS_NOT_FOUND, "device '%s': there are %d GPUs, counted from 0",
+                         name, count);
+    *out_ordinal = (int)number;
+    return STATUS_OK;
+}
+
+/* ---- whether it will do ---- */
+
+static enum status read_precision(const char *name, enum cuda_precision *out_precision,
+                                  struct error *err)
+{
+    static const char *const not_built[] = {"fp16", "bf16", "int8"};
+
+    *out_precision = CUDA_STRICT;
+    if (name == NULL || strcmp(name, "strict") == 0 || strcmp(name, "default") == 0)
+        return STATUS_OK;
+    if (strcmp(name, "tf32") == 0) {
+        *out_precision = CUDA_TF32;
+        return STATUS_OK;
+    }
+    for (size_t i = 0; i < sizeof(not_built) / sizeof(not_built[0]); i++)
+        if (strcmp(name, not_built[i]) == 0)
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "precision '%s' cannot be forced on a model: models that are %s "
+                             "themselves run in it; allowed are strict and tf32",
+                             name, name);
+    return error_set(err, STATUS_INVALID, "precision '%s' is unknown; allowed are strict and tf32",
+                     name);
+}
+
+static enum status describe_device(struct cuda_device *cuda, struct error *err)
+{
+    struct cudaDeviceProp prop;
+    cudaError_t error = cudaGetDeviceProperties(&prop, cuda->ordinal);
+
+    if (error != cudaSuccess)
+        return cuda_error(err, error, "the device's properties");
+    cuda->capability = prop.major * 10 + prop.minor;
+    cuda->processors = prop.multiProcessorCount;
+    cuda->shared_bytes = prop.sharedMemPerBlockOptin;
+    (void)snprintf(cuda->name, sizeof(cuda->name), "%s", prop.name);
+    (void)snprintf(cuda->bus, sizeof(cuda->bus), "%04x:%02x:%02x.0", (unsigned)prop.pciDomainID,
+                   (unsigned)prop.pciBusID, (unsigned)prop.pciDeviceID);
+    if (cuda->capability < LEAST_CAPABILITY)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "%s has compute capability %d.%d, at least %d.%d is needed", prop.name,
+                         prop.major, prop.minor, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+    return STATUS_OK;
+}
+
+/* Makes the context: the first call that takes time and memory. */
+static enum status start_device(const struct cuda_device *cuda, struct error *err)
+{
+    cudaError_t error =
+        cudaInitDevice(cuda->ordinal, cudaDeviceScheduleBlockingSync, cudaInitDeviceFlagsAreValid);
+
+    if (error == cudaSuccess)
+        error = cudaSetDevice(cuda->ordinal);
+    return error == cudaSuccess ? STATUS_OK : cuda_error(err, error, "cannot start the device");
+}
+
+static enum status fill(struct cuda_device *cuda, const struct device_config *config,
+                        struct error *err)
+{
+    TRY(read_precision(config->precision, &cuda->precision, err));
+    TRY(find_ordinal(config->name, &cuda->ordinal, err));
+    TRY(describe_device(cuda, err));
+    TRY(start_device(cuda, err));
+    TRY(cuda_source_create(cuda->ordinal, cuda->bus, &cuda->source, err));
+    cuda->device.memory = cuda->source;
+    return STATUS_OK;
+}
+
+static void close_cuda(struct device *device)
+{
+    struct cuda_device *cuda = cuda_device_of(device);
+
+    cuda_source_destroy(cuda->source);
+    free(cuda);
+}
+
+static enum status open_cuda(const struct device_config *config, struct device **out_device,
+                             struct error *err)
+{
+    struct cuda_device *cuda = calloc(1, sizeof(*cuda));
+    enum status status;
+
+    if (cuda == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the CUDA device");
+    cuda->device.ops = &device_cuda_ops;
+    cuda->device.lanes = config->lanes > 0 ? config->lanes : 1;
+    cuda->device.threads_per_lane = 1;
+    status = fill(cuda, config, err);
+    if (status != STATUS_OK) {
+        close_cuda(&cuda->device);
+        return status;
+    }
+    *out_device = &cuda->device;
+    return STATUS_OK;
+}
+
+static void describe(struct device *device, char *text, size_t room)
+{
+    const struct cuda_device *cuda = cuda_device_of(device);
+    int driver = 0;
+
+    (void)cudaDriverGetVersion(&driver);
+    (void)snprintf(text, room,
+                   "cuda:%d: %s (%s, capability %d.%d, %d processors), driver for CUDA %d.%d, %u "
+                   "lanes",
+                   cuda->ordinal, cuda->name, cuda->bus, cuda->capability / 10,
+                   cuda->capability % 10, cuda->processors, driver / 1000, driver % 1000 / 10,
+                   device->lanes);
+}
+
+/* ---- host memory of requests ---- */
+
+static enum status pin(struct device *device, void *base, size_t bytes)
+{
+    CU_TRY(cudaSetDevice(cuda_device_of(device)->ordinal));
+    return cuda_status(cudaHostRegister(base, bytes, cudaHostRegisterDefault));
+}
+
+static void unpin(struct device *device, void *base)
+{
+    (void)cudaSetDevice(cuda_device_of(device)->ordinal);
+    (void)cudaHostUnregister(base);
+}
+
+const struct device_ops device_cuda_ops = {.name = "cuda",
+                                           .open = open_cuda,
+                                           .close = close_cuda,
+                                           .lane_open = cuda_lane_open,
+                                           .lane_close = cuda_lane_close,
+                                           .lane_enter = cuda_lane_enter,
+                                           .lane_wait = cuda_lane_wait,
+                                           .copy_in = cuda_lane_copy_in,
+                                           .copy_out = cuda_lane_copy_out,
+                                           .copy = cuda_lane_copy,
+                                           .pin = pin,
+                                           .unpin = unpin,
+                                           .kernels = cuda_kernels,
+                                           .describe = describe};

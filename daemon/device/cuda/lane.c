@@ -1,0 +1,85 @@
+/* Everything of a batch goes on the lane's one stream, in order: copies in, kernels, copies out,
+ * and the event that the lane's thread sleeps on.  Copies and kernels of different lanes overlap.
+ */
+#include "device/cuda/lane.h"
+
+#include <stdlib.h>
+
+#include "device/cuda/cuda.h"
+
+static enum status open_parts(struct cuda_lane *lane)
+{
+    const struct cuda_device *cuda = cuda_device_of(lane->lane.device);
+
+    CU_TRY(cudaSetDevice(cuda->ordinal));
+    CU_TRY(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
+    CU_TRY(cudaEventCreateWithFlags(&lane->done, cudaEventDisableTiming | cudaEventBlockingSync));
+    return device_lane_open_host(&lane->lane);
+}
+
+enum status cuda_lane_open(struct device *device, unsigned index, struct device_lane **out_lane)
+{
+    struct cuda_lane *lane = calloc(1, sizeof(*lane));
+    enum status status;
+
+    if (lane == NULL)
+        return STATUS_NO_MEMORY;
+    lane->lane = (struct device_lane){.device = device, .index = index, .threads = 1};
+    status = open_parts(lane);
+    if (status != STATUS_OK) {
+        cuda_lane_close(&lane->lane);
+        return status;
+    }
+    *out_lane = &lane->lane;
+    return STATUS_OK;
+}
+
+void cuda_lane_close(struct device_lane *device_lane)
+{
+    struct cuda_lane *lane = cuda_lane_of(device_lane);
+
+    device_lane_close_host(device_lane);
+    if (lane->done != NULL)
+        (void)cudaEventDestroy(lane->done);
+    if (lane->stream != NULL)
+        (void)cudaStreamDestroy(lane->stream);
+    free(lane);
+}
+
+void cuda_lane_enter(struct device_lane *lane)
+{
+    (void)cudaSetDevice(cuda_device_of(lane->device)->ordinal);
+    if (lane->host != NULL)
+        lane->host->device->ops->lane_enter(lane->host);
+}
+
+enum status cuda_lane_wait(struct device_lane *device_lane)
+{
+    struct cuda_lane *lane = cuda_lane_of(device_lane);
+
+    CU_TRY(cudaEventRecord(lane->done, lane->stream));
+    return cuda_status(cudaEventSynchronize(lane->done));
+}
+
+static enum status copy(struct device_lane *lane, void *to, const void *from, size_t bytes,
+                        enum cudaMemcpyKind kind)
+{
+    if (bytes == 0)
+        return STATUS_OK;
+    return cuda_status(cudaMemcpyAsync(to, from, bytes, kind, cuda_lane_of(lane)->stream));
+}
+
+enum status cuda_lane_copy_in(struct device_lane *lane, void *to, const void *from, size_t bytes)
+{
+    return copy(lane, to, from, bytes, cudaMemcpyHostToDevice);
+}
+
+enum status cuda_lane_copy_out(struct device_lane *lane, void *to, const void *from, size_t bytes)
+{
+    return copy(lane, to, from, bytes, cudaMemcpyDeviceToHost);
+}
+
+enum status cuda_lane_copy(struct device_lane *lane, void *to, const void *from, size_t bytes)
+{
+    return copy(lane, to, from, bytes, cudaMemcpyDeviceToDevice);
+}

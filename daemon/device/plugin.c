@@ -1,0 +1,122 @@
+#include "device/plugin.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "device/host_source.h"
+#include "device/kernel.h"
+#include "observe/log.h"
+
+enum { MAX_PLUGINS = 4, PATH_BYTES = 1024 };
+
+/* The linker leaves out of a program what nobody in it calls; a plug-in may. */
+__attribute__((used)) static const void *const exports[] = {
+#define EXPORT(function) (const void *)function,
+#include "device/plugin_exports.def"
+#undef EXPORT
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static const struct device_ops *loaded[MAX_PLUGINS]; /* under the lock */
+static size_t loaded_count;
+
+/* Where plug-ins may lie, `index` counting from 0; false behind the last place. */
+static bool place(size_t index, const char *name, char *path, size_t room)
+{
+    const char *wanted = secure_getenv("SLUICE_PLUGIN_DIR");
+    char own[PATH_BYTES];
+    ssize_t length;
+
+    if (wanted != NULL && *wanted != '\0')
+        return index == 0 && snprintf(path, room, "%s/libsluice-%s.so", wanted, name) < (int)room;
+    if (index == 1)
+        return snprintf(path, room, "%s/libsluice-%s.so", SLUICE_PLUGIN_FOLDER, name) < (int)room;
+    if (index > 1)
+        return false;
+    length = readlink("/proc/self/exe", own, sizeof(own) - 1);
+    if (length < 0)
+        length = 0;
+    own[length] = '\0';
+    if (strrchr(own, '/') != NULL)
+        *strrchr(own, '/') = '\0';
+    return snprintf(path, room, "%s/libsluice-%s.so", own, name) < (int)room;
+}
+
+static enum status check(const struct plugin *plugin, const char *path, struct error *err)
+{
+    static const uint32_t sizes[PLUGIN_SIZE_COUNT] = PLUGIN_SIZES;
+
+    if (plugin == NULL)
+        return error_set(err, STATUS_PRECONDITION, "'%s' is no plug-in: it has no sluice_plugin",
+                         path);
+    if (plugin->abi != PLUGIN_ABI)
+        return error_set(err, STATUS_PRECONDITION,
+                         "'%s' speaks plug-in interface %u, this program %u: install both from one "
+                         "version",
+                         path, plugin->abi, PLUGIN_ABI);
+    if (strcmp(plugin->version, SLUICE_VERSION) != 0 ||
+        memcmp(plugin->sizes, sizes, sizeof(sizes)) != 0)
+        return error_set(err, STATUS_PRECONDITION,
+                         "'%s' is of version %s, this program of %s, or of another build: install "
+                         "both from one",
+                         path, plugin->version, SLUICE_VERSION);
+    return STATUS_OK;
+}
+
+static enum status open_file(const char *path, const struct device_ops **out_ops, struct error *err)
+{
+    void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const struct plugin *plugin;
+    enum status status;
+
+    if (file == NULL) /* its sentence names the file, or the library that is missing */
+        return error_set(err, STATUS_NOT_FOUND, "the plug-in does not open: %s", dlerror());
+    plugin = dlsym(file, "sluice_plugin");
+    status = check(plugin, path, err);
+    if (status != STATUS_OK) {
+        dlclose(file);
+        return status;
+    }
+    log_debug("opened plug-in %s", path);
+    *out_ops = plugin->ops;
+    return STATUS_OK;
+}
+
+/* The first file that is there decides. */
+static enum status find_file(const char *name, const struct device_ops **out_ops, struct error *err)
+{
+    char path[PATH_BYTES + 64];
+
+    for (size_t i = 0; place(i, name, path, sizeof(path)); i++)
+        if (access(path, F_OK) == 0)
+            return open_file(path, out_ops, err);
+    return error_set(err, STATUS_NOT_FOUND,
+                     "the plug-in libsluice-%s.so is not installed (looked beside the program and "
+                     "in %s)",
+                     name, SLUICE_PLUGIN_FOLDER);
+}
+
+enum status plugin_load(const char *name, const struct device_ops **out_ops, struct error *err)
+{
+    const struct device_ops *ops = NULL;
+    enum status status = STATUS_OK;
+
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < loaded_count; i++)
+        if (strcmp(loaded[i]->name, name) == 0)
+            ops = loaded[i];
+    if (ops == NULL) {
+        status = find_file(name, &ops, err);
+        if (status == STATUS_OK && loaded_count < MAX_PLUGINS)
+            loaded[loaded_count++] = ops;
+    }
+    pthread_mutex_unlock(&lock);
+    if (status == STATUS_OK)
+        *out_ops = ops;
+    return status;
+}
