@@ -92,6 +92,8 @@ struct server {
     uint8_t receive[RECEIVE_BYTES];
 };
 
+/* What a call of libevent failed with: STATUS_NO_MEMORY or STATUS_IO, by errno. */
+enum status event_failure(void);
 /* Every callback of the loop calls this first: the end of the turn will be looked after. */
 void server_touch(struct server *server);
 /* Puts a notice; any thread. */

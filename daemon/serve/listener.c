@@ -97,7 +97,7 @@ static enum status add(struct server *server, enum listener_role role, int fd, c
                      listener) != 0 ||
         event_add(&listener->event, NULL) != 0) {
         free(listener);
-        return error_set(err, STATUS_IO, "cannot watch listener %d", fd);
+        return error_set(err, event_failure(), "cannot watch listener %d: %s", fd, strerror(errno));
     }
     list_append(&server->listeners, &listener->link);
     log_info("%s: listening on %s", listener_role_name(role), listener->address);
@@ -200,7 +200,9 @@ static enum status open_unix(struct server *server, enum listener_role role, con
     }
     (void)chmod(path, mode);
     kept = strdup(path);
-    if (kept == NULL || listen(fd, BACKLOG) != 0)
+    if (kept == NULL)
+        status = error_set(err, STATUS_NO_MEMORY, "no memory for a listener");
+    else if (listen(fd, BACKLOG) != 0)
         status = error_set(err, STATUS_IO, "cannot listen on unix:%s: %s", path, strerror(errno));
     else
         status = add(server, role, fd, kept, false, err);

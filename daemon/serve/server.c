@@ -7,6 +7,7 @@
  */
 #include "serve/server.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,6 +289,11 @@ static void init(struct server *server, const struct server_config *config)
     server_configure(server, config->config);
 }
 
+enum status event_failure(void)
+{
+    return errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_IO;
+}
+
 static enum status add_events(struct server *server)
 {
     static const struct timeval second = {1, 0};
@@ -305,7 +311,7 @@ static enum status add_events(struct server *server)
         event_add(&server->second_event, &second) != 0 ||
         event_add(&server->finished_event, NULL) != 0 ||
         event_add(&server->notice_event, NULL) != 0)
-        return STATUS_IO;
+        return event_failure();
     /* A first turn, so that the mailboxes are said to sleep. */
     server_touch(server);
     return STATUS_OK;

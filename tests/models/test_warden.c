@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "models/warden.h"
+#include "support/fail_alloc.h"
 
 static const struct govern_config standard = {.budget_bytes = BUDGET,
                                               .low = 0.5,
@@ -61,6 +62,27 @@ static uint64_t cached_after_a_batch(void)
     while (batcher_running(bench.batcher) > 0)
         sched_yield();
     return batcher_cached_bytes(bench.batcher);
+}
+
+static enum status create_once(void *arg)
+{
+    struct warden *one = NULL;
+    enum status status =
+        warden_create(&standard, bench.device, bench.ledger, bench.pool, bench.batcher, &one);
+
+    (void)arg;
+    if (status == STATUS_OK)
+        (void)warden_tick(one, clock_now_us());
+    else
+        assert_null(one);
+    warden_destroy(one);
+    return status;
+}
+
+static void creation_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    assert_true(fail_each_alloc(create_once, NULL) >= 1);
 }
 
 static void empty_cache_gives_back_what_lanes_cache(void **state)
@@ -183,6 +205,8 @@ static void the_view_states_marks_in_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(creation_survives_every_failed_allocation, set_up,
+                                        tear_down),
         TEST(empty_cache_gives_back_what_lanes_cache),
         TEST(a_crossed_mark_empties_the_cache),
         TEST(idleness_ends_with_nothing_cached),

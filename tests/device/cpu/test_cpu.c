@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
+#include "support/fail_alloc.h"
 
 static void open_device(const char *name, const char *precision, enum status expected,
                         struct device **out_device, struct error *err)
@@ -65,6 +66,41 @@ static void the_environment_caps_the_instruction_set(void **state)
     unsetenv("SLUICE_CPU");
 }
 
+/* The device with all its lanes, entered and left. */
+static enum status open_once(void *arg)
+{
+    const struct device_config config = {.name = "cpu", .lanes = 3, .threads = 6};
+    struct device_lane *lanes[3] = {NULL};
+    struct device *device = NULL;
+    enum status status;
+
+    (void)arg;
+    device_register(&device_cpu_ops);
+    status = device_open(&config, &device, NULL);
+    if (status != STATUS_OK) {
+        assert_null(device);
+        return status;
+    }
+    for (unsigned i = 0; i < 3 && status == STATUS_OK; i++) {
+        status = device->ops->lane_open(device, i, &lanes[i]);
+        if (status != STATUS_OK)
+            assert_null(lanes[i]);
+        else
+            device->ops->lane_enter(lanes[i]);
+    }
+    for (unsigned i = 0; i < 3; i++)
+        if (lanes[i] != NULL)
+            device->ops->lane_close(lanes[i]);
+    device_close(device);
+    return status;
+}
+
+static void opening_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    assert_true(fail_each_alloc(open_once, NULL) >= 4);
+}
+
 static void every_listed_kernel_can_run(void **state)
 {
     struct device *device;
@@ -104,6 +140,7 @@ int main(void)
         cmocka_unit_test(auto_is_the_cpu_where_there_is_no_other),
         cmocka_unit_test(unknown_names_are_refused_with_the_known_ones),
         cmocka_unit_test(the_environment_caps_the_instruction_set),
+        cmocka_unit_test(opening_survives_every_failed_allocation),
         cmocka_unit_test(every_listed_kernel_can_run),
         cmocka_unit_test(blocked_bytes_count_the_padding),
     };
