@@ -5,7 +5,9 @@
 #include <sysexits.h>
 
 #include "device/cpu/cpu.h"
+#include "device/host_source.h"
 #include "device/null/null.h"
+#include "lifecycle/budget.h"
 #include "lifecycle/lifecycle.h"
 #include "lifecycle/offline.h"
 #include "lifecycle/options.h"
@@ -21,6 +23,7 @@ static enum status act(const struct options *options, const struct config_set *s
                        struct error *err)
 {
     const struct config *config = config_values(set);
+    uint64_t host_bytes;
 
     switch (options->action) {
     case ACTION_DUMP_CONFIG:
@@ -31,8 +34,8 @@ static enum status act(const struct options *options, const struct config_set *s
                                     stdout, err);
     case ACTION_LIST_KERNELS:
         return offline_list_kernels(config, stdout, err);
-    default:
-        return STATUS_OK; /* --check-config: it was read */
+    default: /* --check-config: it was read, and what needs no device is added up */
+        return budget_host_bytes(config, host_source(), &host_bytes, err);
     }
 }
 
@@ -46,7 +49,9 @@ static int act_on_config(const struct options *options)
         return complain(&err, EX_CONFIG);
     status = act(options, set, &err);
     config_destroy(set);
-    return status == STATUS_OK ? EXIT_SUCCESS : complain(&err, EXIT_FAILURE);
+    if (status != STATUS_OK)
+        return complain(&err, options->action == ACTION_CHECK_CONFIG ? EX_CONFIG : EXIT_FAILURE);
+    return EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)

@@ -1,5 +1,7 @@
 #include "lifecycle/budget.h"
 
+#include "serve/server.h"
+
 static uint64_t total_of(struct mem_source *memory)
 {
     uint64_t free_bytes, total;
@@ -19,6 +21,23 @@ static enum status amount_bytes(const struct amount *amount, uint64_t whole, con
     return STATUS_OK;
 }
 
+enum status budget_host_bytes(const struct config *config, struct mem_source *host_memory,
+                              uint64_t *out_bytes, struct error *err)
+{
+    uint64_t message = config->server.max_message_bytes, needed = server_request_charge(message);
+    uint64_t bytes = 0;
+
+    TRY(amount_bytes(&config->memory.host_limit, total_of(host_memory), "HostLimit", &bytes, err));
+    if (needed > bytes)
+        return error_set(err, STATUS_INVALID,
+                         "Memory.HostLimit is %llu bytes, but a request of %llu bytes "
+                         "(Server.MaxMessageBytes) takes %llu: raise the one or lower the other",
+                         (unsigned long long)bytes, (unsigned long long)message,
+                         (unsigned long long)needed);
+    *out_bytes = bytes;
+    return STATUS_OK;
+}
+
 enum status budget_compute(const struct config *config, struct mem_source *device_memory,
                            struct mem_source *host_memory, struct budget *out_budget,
                            struct error *err)
@@ -29,8 +48,7 @@ enum status budget_compute(const struct config *config, struct mem_source *devic
     TRY(amount_bytes(&memory->limit, budget.total_bytes, "Limit", &budget.limit_bytes, err));
     TRY(amount_bytes(&memory->headroom, budget.total_bytes, "Headroom", &budget.headroom_bytes,
                      err));
-    TRY(amount_bytes(&memory->host_limit, total_of(host_memory), "HostLimit", &budget.host_bytes,
-                     err));
+    TRY(budget_host_bytes(config, host_memory, &budget.host_bytes, err));
     if (budget.total_bytes > 0) {
         if (budget.headroom_bytes >= budget.total_bytes)
             return error_set(err, STATUS_INVALID,

@@ -13,9 +13,15 @@ struct budget {
     uint64_t host_bytes;     /* the host pool's */
 };
 
+/* HostLimit= in bytes, against the machine (or its cgroup).  STATUS_INVALID when it is a share and
+ * the machine cannot tell its size, or when the largest request of MaxMessageBytes= could never be
+ * held. */
+MUST_CHECK enum status budget_host_bytes(const struct config *config,
+                                         struct mem_source *host_memory, uint64_t *out_bytes,
+                                         struct error *err);
 /* Limit= and Headroom= against the device, HostLimit= against the machine (or its cgroup).
- * STATUS_INVALID when a share is asked of a device that cannot tell its size, or when limit and
- * headroom leave nothing. */
+ * STATUS_INVALID as above, when a share is asked of a device that cannot tell its size, or when
+ * limit and headroom leave nothing. */
 MUST_CHECK enum status budget_compute(const struct config *config, struct mem_source *device_memory,
                                       struct mem_source *host_memory, struct budget *out_budget,
                                       struct error *err);

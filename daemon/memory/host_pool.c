@@ -68,6 +68,13 @@ static size_t charge_of(size_t bytes)
     return index < CLASSES ? class_bytes(index) : 0;
 }
 
+uint64_t host_pool_charge(uint64_t bytes)
+{
+    size_t charge = charge_of(bytes);
+
+    return charge > 0 ? charge : UINT64_MAX;
+}
+
 static void *map(size_t bytes)
 {
     void *buffer = mmap(NULL, bytes, PROT_READ | PROT_WRITE,

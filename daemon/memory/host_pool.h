@@ -28,6 +28,9 @@ void host_pool_set_limit(struct host_pool *pool, uint64_t limit_bytes);
 MUST_CHECK enum status host_pool_take(struct host_pool *pool, size_t bytes, void **out_buffer);
 void host_pool_give(struct host_pool *pool, void *buffer,
                     size_t bytes); /* `bytes` as taken; NULL is fine */
+/* What a buffer of `bytes` counts against the limit: those of a class, rounded up; UINT64_MAX when
+ * there is no such buffer. */
+uint64_t host_pool_charge(uint64_t bytes);
 /* Gives kept buffers back to the system; returns bytes freed. */
 size_t host_pool_trim(struct host_pool *pool, size_t keep_bytes);
 void host_pool_read(struct host_pool *pool, struct host_pool_stats *out_stats);

@@ -226,12 +226,17 @@ static void refuse_body(struct call *call, const char *reason)
               (unsigned long long)stats.limit_bytes);
 }
 
+uint64_t server_request_charge(uint64_t bytes)
+{
+    return host_pool_charge(bytes + 2 * BODY_ALIGN);
+}
+
 static bool can_ever_fit(struct call *call)
 {
     struct host_pool_stats stats;
 
     host_pool_read(call->server->host_pool, &stats);
-    return call->body.size + 2 * BODY_ALIGN <= stats.limit_bytes;
+    return server_request_charge(call->body.size) <= stats.limit_bytes;
 }
 
 /* Waiting for host memory ends a tenth before the client's deadline: an answer in time says why,
@@ -318,10 +323,14 @@ void server_retry_waiting(struct server *server)
     struct call *call;
 
     while ((call = LIST_FIRST(&server->waiting, struct call, waiting)) != NULL) {
-        if (!take_body(call))
+        bool is_held = take_body(call);
+
+        if (!is_held && can_ever_fit(call))
             return; /* in order: a small one may not overtake a large one for ever */
         list_remove(&call->waiting);
-        if (restore_deadline(call) != STATUS_OK)
+        if (!is_held) /* HostLimit was lowered meanwhile */
+            refuse_body(call, "can never be held");
+        else if (restore_deadline(call) != STATUS_OK)
             refuse_body(call, "cannot wait");
         else if (call->connection != NULL)
             call->connection->protocol->admitted(call);

@@ -68,7 +68,8 @@ struct http1 {
     struct call *call;
     char *partial; /* a head or line that came in pieces; HTTP1_HEAD_MAX bytes when there */
     size_t partial_size;
-    char *pending; /* bytes behind the running request */
+    unsigned blank_lines; /* skipped before the next head */
+    char *pending;        /* bytes behind the running request */
     size_t pending_size, pending_capacity;
     uint64_t chunk_left;
 };

@@ -19,6 +19,7 @@
 
 enum { HEAD_US = 5 * 1000000, LINGER_US = 2 * 1000000, HEAD_TEXT_MAX = 512 };
 enum { PENDING_MAX = 16 << 10 }; /* read ahead of a running request */
+enum { BLANK_LINES_MAX = 4 };    /* let pass before a request: some clients end a body with one */
 
 static bool start(struct connection *connection)
 {
@@ -218,6 +219,7 @@ static void on_head(struct connection *connection, const char *bytes, size_t siz
     int refusal = http1_parse_head(bytes, size, &head, &why);
     struct call *call;
 
+    http1->blank_lines = 0;
     connection->since_us = connection->server->turn_us;
     if (refusal != 0) {
         refuse(connection, refusal, why);
@@ -358,6 +360,22 @@ static size_t take_line(struct connection *connection, const char *bytes, size_t
     return size;
 }
 
+/* RFC 9112 2.2: an empty line before a request line is let pass.  Returns the bytes of one, or of
+ * its end when its CR came alone; 0: there is none.  It is no sign of life: the idle time goes on.
+ */
+static size_t skip_blank_line(struct http1 *http1, const char *bytes, size_t size)
+{
+    bool has_cr = http1->partial_size == 1 && http1->partial[0] == '\r';
+    size_t length = has_cr ? 1 : 2;
+
+    if (http1->state != HTTP1_HEAD || http1->blank_lines >= BLANK_LINES_MAX || size < length ||
+        (http1->partial_size > 0 && !has_cr) || memcmp(bytes, "\r\n" + has_cr, length) != 0)
+        return 0;
+    http1->partial_size = 0;
+    http1->blank_lines++;
+    return length;
+}
+
 static bool keep_pending(struct http1 *http1, const char *bytes, size_t size)
 {
     if (http1->pending_capacity < size) {
@@ -398,7 +416,7 @@ static bool feed(struct connection *connection, const char *bytes, size_t size)
             return true;
         if (http1->state == HTTP1_BODY || http1->state == HTTP1_CHUNK_DATA)
             taken = take_body(connection, bytes, size);
-        else
+        else if ((taken = skip_blank_line(http1, bytes, size)) == 0)
             taken = take_line(connection, bytes, size);
         bytes += taken;
         size -= taken;

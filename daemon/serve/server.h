@@ -52,6 +52,8 @@ void server_configure(struct server *server, const struct config *config); /* LI
 /* Stops accepting, GOAWAY in two steps, "Connection: close", not ready; calls `drained` when the
  * last connection's work is answered. */
 void server_drain(struct server *server, void (*drained)(void *arg), void *arg);
+/* Bytes of the host pool that a request of so many bytes needs while it is received and runs. */
+uint64_t server_request_charge(uint64_t bytes);
 /* Requests in flight. */
 size_t server_busy(const struct server *server);
 

@@ -198,6 +198,11 @@ class Reload(Case):
     def test_a_bad_file_is_refused_and_changes_nothing(self):
         self.rewrite("[Memory]\nHighWatermark=0.1\n")
         self.assertIn("Watermark", self.ctl("reload", expect=1))
+        self.rewrite("[Memory]\nHostLimit=100M\n")  # less than MaxMessageBytes
+        self.assertIn("MaxMessageBytes", self.ctl("reload", expect=1))
+        self.rewrite("[Memory]\nHostLimit=0.0001%\n")
+        self.assertIn("MaxMessageBytes", self.ctl("reload", expect=1))
+        self.assertEqual(self.ctl("memory")["host"]["limit_bytes"], 1 << 30)
         self.assertEqual(self.ctl("memory")["watermarks"]["high"], int(0.9 * (256 << 20)))
 
 

@@ -9,8 +9,8 @@ import harness
 
 try:
     import grpc
-except ImportError:
-    harness.skip("no grpcio")
+except ImportError as error:
+    harness.need_packages(error)
 
 PROGRAM = None
 INFER = "/inference.GRPCInferenceService/ModelInfer"

@@ -86,6 +86,24 @@ class Wire(unittest.TestCase):
         answers = [read_answer_from(connection, self) for _ in range(5)]
         self.assertEqual([a[0].split()[1] for a in answers], ["200", "200", "200", "200", "404"])
 
+    def test_blank_lines_before_a_request_are_let_pass(self):
+        request = infer_request()
+        connection = self.server.connect()
+        for blanks in (b"\r\n", b"\r\n" * 4):
+            connection.sendall(blanks + request)
+            self.assertEqual(read_answer(connection)[0], "HTTP/1.1 200 OK")
+        for byte in b"\r\n\r\n" + request:
+            connection.sendall(bytes([byte]))
+        self.assertEqual(read_answer(connection)[0], "HTTP/1.1 200 OK")
+        connection.sendall(request + b"\r\n" + request)  # as old clients end a body
+        answers = [read_answer_from(connection, self) for _ in range(2)]
+        self.assertEqual([a[0] for a in answers], ["HTTP/1.1 200 OK"] * 2)
+
+    def test_many_blank_lines_and_halves_of_them_are_refused(self):
+        request = infer_request()
+        for blanks in (b"\r\n" * 5, b"\n", b"\r", b"\r\r\n", b" \r\n"):
+            self.assertEqual(self.talk(blanks + request)[0], "HTTP/1.1 400 Bad Request", blanks)
+
     def test_chunks_may_be_split_anywhere(self):
         size, body = infer_body()
         head = (b"POST /v2/models/ident/infer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
@@ -216,6 +234,16 @@ class HostMemory(unittest.TestCase):
         status, _, body = read_answer(connection)
         self.assertIn("429", status)
         self.assertIn(b"HostLimit", body)
+
+    def test_what_rounds_up_to_more_than_there_is_is_refused_at_once(self):
+        server = harness.Server(PROGRAM, ["Memory.HostLimit=1100K", "Server.MaxMessageBytes=1090K"])
+        self.addCleanup(server.stop)
+        connection = server.connect()
+        connection.sendall(b"POST /v2/models/ident/infer HTTP/1.1\r\nHost: x\r\n"
+                           b"Content-Length: 1110000\r\n\r\n")
+        status, _, body = read_answer(connection)
+        self.assertIn("429", status)
+        self.assertIn(b"can never be held", body)
 
     def test_what_does_not_fit_now_waits_and_then_goes_through(self):
         first = self.server.connect()

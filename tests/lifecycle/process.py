@@ -249,6 +249,12 @@ class ProcessTest(unittest.TestCase):
         done = self.run_once("--check-config", "--set", "Memory.Limit=1G")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
+    def test_check_config_adds_up_the_host_s_memory(self):
+        done = self.run_once("--check-config", "--set", "Memory.HostLimit=0.0001%")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("Memory.HostLimit is ", done.stderr)
+        self.assertIn("(Server.MaxMessageBytes)", done.stderr)
+
     def test_dump_config_reads_back(self):
         done = self.run_once("--dump-config", SLUICE_MEMORY_LOW_WATERMARK="0.5")
         self.assertEqual(done.returncode, 0)

@@ -66,6 +66,26 @@ static void a_headroom_of_everything_is_refused(void **state)
     assert_int_equal(budget.limit_bytes, 7);
 }
 
+/* As buffers are: a request and its edges, rounded up to a class of the pool. */
+static void a_host_limit_that_cannot_hold_the_largest_request_is_refused(void **state)
+{
+    struct budget budget = {.host_bytes = 7};
+    struct error err;
+
+    (void)state;
+    assert_int_equal(
+        compute("[Server]\nMaxMessageBytes=8G\n[Memory]\nHostLimit=10%\n", GIB, &budget, &err),
+        STATUS_INVALID);
+    assert_non_null(strstr(err.text, "Memory.HostLimit is 6871947673 bytes"));
+    assert_non_null(strstr(err.text, "(Server.MaxMessageBytes)"));
+    assert_int_equal(
+        compute("[Server]\nMaxMessageBytes=100M\n[Memory]\nHostLimit=100M\n", GIB, &budget, &err),
+        STATUS_INVALID);
+    assert_int_equal(budget.host_bytes, 7);
+    assert_ok(
+        compute("[Server]\nMaxMessageBytes=100M\n[Memory]\nHostLimit=128M\n", GIB, &budget, &err));
+}
+
 static enum status no_answer(struct mem_source *source, uint64_t *out_free, uint64_t *out_total)
 {
     (void)source;
@@ -97,6 +117,7 @@ int main(void)
         cmocka_unit_test(bytes_are_taken_as_they_are),
         cmocka_unit_test(the_limit_leaves_the_headroom_free),
         cmocka_unit_test(a_headroom_of_everything_is_refused),
+        cmocka_unit_test(a_host_limit_that_cannot_hold_the_largest_request_is_refused),
         cmocka_unit_test(a_share_of_the_unknown_is_refused),
     };
 
