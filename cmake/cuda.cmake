@@ -1,7 +1,8 @@
 # The CUDA device: a plug-in that the daemon opens at run time, built where nvcc is found.
 #
 # C files see the daemon's headers and call what device/plugin_exports.def lists, in the program
-# that opens the plug-in; .cu files (device/cuda/kernels/) see only headers of that folder.
+# that opens the plug-in; .cu files (device/cuda/kernels/) see only headers of that folder, and the
+# enums of tensor/dtype.h and ops/epilogue.h.
 # A build for use holds machine code for the architectures below and PTX for what comes later; a
 # build for tests holds one PTX as plain text, which the simulated runtime interprets.
 set(SLUICE_CUDA AUTO CACHE STRING "the CUDA plug-in: AUTO (where nvcc is found), ON, OFF")
@@ -50,12 +51,13 @@ function(sluice_cuda_objects folder include out_objects)
   list(APPEND flags -std=c++17 -O3 -Werror all-warnings -Xcompiler
        -fPIC,-fvisibility=hidden,-Wall,-Wextra,-fno-exceptions,-fno-rtti)
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/kernels/*.cu)
+  list(TRANSFORM include PREPEND -I OUTPUT_VARIABLE includes)
   foreach(source ${sources})
     cmake_path(GET source STEM stem)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${stem}.cu.o)
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${CCACHE} ${SLUICE_NVCC} ${flags} -I${include} -MD -MF ${object}.d -c ${source} -o ${object}
+      COMMAND ${CCACHE} ${SLUICE_NVCC} ${flags} ${includes} -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d
       COMMENT "Building CUDA object ${stem}.cu.o" VERBATIM)
     list(APPEND objects ${object})
@@ -69,7 +71,8 @@ function(sluice_cuda_plugin)
   set(root ${CMAKE_BINARY_DIR}/include-map/device_cuda)
   file(MAKE_DIRECTORY ${root}/device)
   file(CREATE_LINK ${folder} ${root}/device/cuda SYMBOLIC)
-  sluice_cuda_objects(${folder} ${root} objects)
+  # Of other folders kernels see only enums: types of elements, activations.
+  sluice_cuda_objects(${folder} "${root};${root}/../tensor;${root}/../ops" objects)
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.c ${folder}/*/*.c)
   add_library(sluice-cuda MODULE ${sources} ${objects})
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)

@@ -11,6 +11,12 @@
 #include "device/host_source.h"
 #include "device/kernel.h"
 #include "observe/log.h"
+#include "ops/conv.h"
+#include "ops/indexing.h"
+#include "ops/matmul.h"
+#include "ops/movement.h"
+#include "ops/pool.h"
+#include "ops/reduce.h"
 
 enum { MAX_PLUGINS = 4, PATH_BYTES = 1024 };
 

@@ -44,6 +44,9 @@ struct cuda_lane {
     struct device_lane lane;
     cudaStream_t stream; /* kernels and copies of a batch, in order */
     cudaEvent_t done;    /* the end of what was given to the lane so far */
+    /* Page-locked memory that kernels write: not 0 when data was not valid (an index out of
+     * range).  Looked at and cleared when the lane is waited for. */
+    volatile uint32_t *fault;
 };
 
 extern const struct device_ops device_cuda_ops;

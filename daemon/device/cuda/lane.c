@@ -14,6 +14,9 @@ static enum status open_parts(struct cuda_lane *lane)
     CU_TRY(cudaSetDevice(cuda->ordinal));
     CU_TRY(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
     CU_TRY(cudaEventCreateWithFlags(&lane->done, cudaEventDisableTiming | cudaEventBlockingSync));
+    CU_TRY(
+        cudaHostAlloc((void **)(uintptr_t)&lane->fault, sizeof(*lane->fault), cudaHostAllocMapped));
+    *lane->fault = 0;
     return device_lane_open_host(&lane->lane);
 }
 
@@ -39,6 +42,8 @@ void cuda_lane_close(struct device_lane *device_lane)
     struct cuda_lane *lane = cuda_lane_of(device_lane);
 
     device_lane_close_host(device_lane);
+    if (lane->fault != NULL)
+        (void)cudaFreeHost((void *)(uintptr_t)lane->fault);
     if (lane->done != NULL)
         (void)cudaEventDestroy(lane->done);
     if (lane->stream != NULL)
@@ -58,7 +63,11 @@ enum status cuda_lane_wait(struct device_lane *device_lane)
     struct cuda_lane *lane = cuda_lane_of(device_lane);
 
     CU_TRY(cudaEventRecord(lane->done, lane->stream));
-    return cuda_status(cudaEventSynchronize(lane->done));
+    CU_TRY(cudaEventSynchronize(lane->done));
+    if (*lane->fault == 0)
+        return STATUS_OK;
+    *lane->fault = 0;
+    return STATUS_INVALID;
 }
 
 static enum status copy(struct device_lane *lane, void *to, const void *from, size_t bytes,
