@@ -60,12 +60,22 @@ enum status weights_cache_create(struct mem_source *source, struct ledger_accoun
     return STATUS_OK;
 }
 
+static void unbook(struct weights_cache *cache, const struct chunk *chunk)
+{
+    const struct ledger_piece held = {.bytes = chunk->committed_bytes,
+                                      .address = (uintptr_t)chunk->base};
+
+    if (cache->account != NULL && held.bytes > 0)
+        ledger_sub_at(cache->account, &held);
+}
+
 static void chunk_destroy(struct weights_cache *cache, struct chunk *chunk)
 {
     struct mem_source *source = cache->source;
 
     if (chunk->committed_bytes > 0)
         source->ops->decommit(source, chunk->base, chunk->committed_bytes);
+    unbook(cache, chunk);
     source->ops->release(source, chunk->base, chunk->reserved_bytes);
     free(chunk);
 }
@@ -75,19 +85,8 @@ static void destroy_pieces(struct weights_cache *cache)
     for (size_t i = 0; i < BUCKETS; i++)
         for (struct piece *piece = cache->buckets[i], *next; piece != NULL; piece = next) {
             next = piece->next;
-            if (cache->account != NULL)
-                ledger_piece_gone(cache->account, (uintptr_t)piece->packed, piece->bytes);
             free(piece);
         }
-}
-
-static void unbook(struct weights_cache *cache, const struct chunk *chunk)
-{
-    const struct ledger_piece held = {.bytes = chunk->committed_bytes,
-                                      .address = (uintptr_t)chunk->base};
-
-    if (cache->account != NULL)
-        ledger_sub_at(cache->account, &held);
 }
 
 void weights_cache_destroy(struct weights_cache *cache)
@@ -97,7 +96,6 @@ void weights_cache_destroy(struct weights_cache *cache)
     destroy_pieces(cache);
     for (struct chunk *chunk = cache->chunks, *next; chunk != NULL; chunk = next) {
         next = chunk->next;
-        unbook(cache, chunk);
         chunk_destroy(cache, chunk);
     }
     pthread_mutex_destroy(&cache->lock);
@@ -153,7 +151,10 @@ static enum status chunk_grow(struct weights_cache *cache, struct chunk *chunk, 
     size_t wanted = round_up(chunk->used_bytes + bytes, source->page_bytes);
     size_t more = wanted > chunk->committed_bytes ? wanted - chunk->committed_bytes : 0;
     const struct ledger_piece piece = {
-        .bytes = more, .address = (uintptr_t)(chunk->base + chunk->committed_bytes)};
+        .bytes = more,
+        .address = (uintptr_t)(chunk->base + chunk->committed_bytes),
+        .grows = chunk->committed_bytes > 0,
+    };
 
     if (more == 0)
         return STATUS_OK;
@@ -219,9 +220,12 @@ static enum status make(struct weights_cache *cache, const void *key, const char
     }
     piece->key = key;
     piece->bytes = bytes;
+    if (cache->account != NULL &&
+        ledger_piece_made(cache->account, (uintptr_t)piece->packed, bytes) != STATUS_OK) {
+        free(piece); /* its place in the chunk stays empty */
+        return STATUS_NO_MEMORY;
+    }
     memcpy(piece->format, format, length);
-    if (cache->account != NULL)
-        ledger_piece_made(cache->account, (uintptr_t)piece->packed, bytes);
     piece->next = cache->buckets[bucket_of(key)];
     cache->buckets[bucket_of(key)] = piece;
     *out_piece = piece;
@@ -276,7 +280,7 @@ void weights_drop(struct weights_cache *cache, const void *key, const char *form
     if (piece != NULL) {
         *link = piece->next;
         if (cache->account != NULL)
-            ledger_piece_gone(cache->account, (uintptr_t)piece->packed, piece->bytes);
+            ledger_piece_gone(cache->account, (uintptr_t)piece->packed);
         free(piece);
     }
     pthread_mutex_unlock(&cache->lock);

@@ -259,6 +259,8 @@ static void apply(struct daemon *daemon)
     struct govern_config govern = budget_govern_config(config, &daemon->budget);
 
     ledger_set_budget(daemon->ledger, daemon->budget.limit_bytes);
+    if (ledger_set_history(daemon->ledger, config->memory.history) != STATUS_OK)
+        log_warn("no memory for a history of %u events, the old one stays", config->memory.history);
     host_pool_set_limit(daemon->host_pool, daemon->budget.host_bytes);
     warden_configure(daemon->warden, &govern);
     batcher_set_inline_limit(daemon->batcher, config->device.inline_limit);
@@ -351,6 +353,7 @@ static enum status start_memory(struct daemon *daemon, struct error *err)
     TRY(budget_compute(values(daemon), daemon->device->memory, host_source(), &daemon->budget,
                        err));
     if (ledger_create(daemon->budget.limit_bytes, &daemon->ledger) != STATUS_OK ||
+        ledger_set_history(daemon->ledger, values(daemon)->memory.history) != STATUS_OK ||
         host_pool_create(daemon->budget.host_bytes, &daemon->host_pool) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to begin with");
     return STATUS_OK;

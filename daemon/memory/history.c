@@ -52,6 +52,11 @@ void history_destroy(struct history *history)
     free(history);
 }
 
+uint64_t history_last(const struct history *history)
+{
+    return history->number;
+}
+
 uint32_t history_size(const struct history *history)
 {
     return history->size;

@@ -64,6 +64,7 @@ void history_add(struct history *history, const struct mem_note *note, int64_t n
  * number to go on from.  Returns how many: 0 when there is none. */
 size_t history_read(const struct history *history, uint64_t *io_next, struct mem_event *events,
                     size_t room);
+uint64_t history_last(const struct history *history); /* the last event's number; 0: none */
 uint32_t history_size(const struct history *history); /* of one ring */
 
 #endif

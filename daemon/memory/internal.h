@@ -2,6 +2,7 @@
  *
  *   ledger.c        accounts, the budget, bytes held
  *   ledger_use.c    what of it is in use, and what is planned
+ *   ledger_map.c    where they are
  *   ledger_count.c  statistics and history of each change
  *   ledger_read.c   what others are told
  */
@@ -10,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "memory/blocks.h"
 #include "memory/ledger.h"
 
 struct ledger_account {
@@ -31,6 +33,7 @@ struct ledger_account {
     uint64_t pass;              /* the last reclaim pass that asked it */
     struct mem_stats stats;     /* of its own bytes */
     struct mem_stats on_behalf; /* its own, and of arenas while they work for it; not of arenas */
+    struct blocks segments, pieces; /* of what was booked with an address; not of arenas */
     char owner[LEDGER_OWNER_BYTES];
 };
 
@@ -85,5 +88,17 @@ void account_record(const struct ledger_account *account, enum mem_event_kind ki
 /* `account` and `user` may be NULL. */
 void ledger_book_oom(struct ledger *ledger, struct ledger_account *account,
                      struct ledger_account *user, const struct mem_note *note);
+
+/* ---- ledger_map.c ---- */
+
+/* Lists the piece, if it has an address.  STATUS_NO_MEMORY (the host's) leaves the lists. */
+MUST_CHECK enum status account_map_add(struct ledger_account *account,
+                                       const struct ledger_piece *piece);
+/* Takes it out with the pieces in it; returns what they had asked for. */
+uint64_t account_map_sub(struct ledger_account *account, const struct ledger_piece *piece);
+
+/* ---- ledger_read.c ---- */
+
+struct ledger_pool account_describe(const struct ledger_account *account);
 
 #endif

@@ -180,6 +180,8 @@ void ledger_close(struct ledger_account *account)
     ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
     pthread_mutex_unlock(&ledger->reclaim_lock);
+    blocks_deinit(&account->segments);
+    blocks_deinit(&account->pieces);
     free(account);
 }
 
@@ -232,6 +234,8 @@ static void add(struct ledger_account *account, const struct ledger_piece *piece
     if (model != NULL)
         model->on_behalf.device_allocs++;
     account_record(account, MEM_EVENT_MAP, piece);
+    if (piece->requested > 0 && piece->address != 0)
+        account_record(account, MEM_EVENT_ALLOC, piece);
     ledger_changed(ledger);
 }
 
@@ -267,7 +271,9 @@ static enum status try_add(struct ledger_account *account, const struct ledger_p
     } else if (*out_missing > 0) {
         status = STATUS_UNAVAILABLE;
     } else {
-        add(account, piece);
+        status = account_map_add(account, piece);
+        if (status == STATUS_OK)
+            add(account, piece);
     }
     pthread_mutex_unlock(&ledger->lock);
     return status;
@@ -365,13 +371,16 @@ static void take_out(struct ledger_account *account, const struct ledger_piece *
 void ledger_sub_at(struct ledger_account *account, const struct ledger_piece *piece)
 {
     struct ledger *ledger = account->ledger;
-    struct mem_change change = change_of(account, piece);
+    struct ledger_piece whole = *piece;
+    struct mem_change change;
 
+    pthread_mutex_lock(&ledger->lock);
+    whole.requested = account_map_sub(account, piece);
+    change = change_of(account, &whole);
     change.reserved = -change.reserved;
     change.allocated = -change.allocated;
     change.requested = -change.requested;
-    pthread_mutex_lock(&ledger->lock);
-    take_out(account, piece);
+    take_out(account, &whole);
     account_apply(account, &change);
     ledger->all.device_frees++;
     ledger->pools[account->kind].device_frees++;
@@ -396,6 +405,7 @@ void ledger_undo_add(struct ledger_account *account, const struct ledger_piece *
                                       account_is_arena(account) ? NULL : &account->on_behalf};
 
     pthread_mutex_lock(&ledger->lock);
+    (void)account_map_sub(account, piece); /* as it was added */
     take_out(account, piece);
     if (account_is_arena(account) && account->user != NULL)
         account->user->on_behalf.device_allocs--;

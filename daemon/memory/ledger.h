@@ -20,6 +20,7 @@
 
 #include "base/list.h"
 #include "base/status.h"
+#include "memory/blocks.h"
 #include "memory/history.h"
 #include "memory/mem_stats.h"
 
@@ -94,20 +95,25 @@ void ledger_sub(struct ledger_account *account, uint64_t bytes);
 uint64_t ledger_account_bytes(const struct ledger_account *account);
 
 /* The same with what snapshots and statistics want to know.  `requested` is for accounts that are
- * no arenas: the part of `bytes` that was asked for (all of it with ledger_add()). */
+ * no arenas: the part of `bytes` that was asked for (all of it with ledger_add()); 0 with an
+ * address: a chunk, whose pieces are told apart.  ledger_add_at() may answer STATUS_NO_MEMORY for
+ * want of host memory too. */
 struct ledger_piece {
     uint64_t bytes;
     uint64_t requested;
     uint64_t address;
+    bool grows; /* of a chunk: it goes on where the last one of it ended */
 };
 MUST_CHECK enum status ledger_add_at(struct ledger_account *account,
                                      const struct ledger_piece *piece);
 void ledger_sub_at(struct ledger_account *account, const struct ledger_piece *piece);
 /* The device refused what ledger_add_at() booked: as if it had not been. */
 void ledger_undo_add(struct ledger_account *account, const struct ledger_piece *piece);
-/* A piece of `requested` bytes was made in, or went from, memory that is booked already. */
-void ledger_piece_made(struct ledger_account *account, uint64_t address, uint64_t requested);
-void ledger_piece_gone(struct ledger_account *account, uint64_t address, uint64_t requested);
+/* A piece of `requested` bytes was made in, or went from, a chunk that is booked already.  Pieces
+ * go with their chunk.  STATUS_NO_MEMORY (the host's): nothing is noted. */
+MUST_CHECK enum status ledger_piece_made(struct ledger_account *account, uint64_t address,
+                                         uint64_t requested);
+void ledger_piece_gone(struct ledger_account *account, uint64_t address);
 /* Where an arena begins. */
 void ledger_set_address(struct ledger_account *account, uint64_t address);
 
@@ -164,6 +170,23 @@ struct ledger_pool { /* one account in full */
 };
 /* Copies up to `room` accounts in the order of their opening; returns how many there are. */
 size_t ledger_list_pools(struct ledger *ledger, struct ledger_pool *pools, size_t room);
+
+/* Everything that is held and where, at one moment. */
+struct ledger_block {
+    struct mem_block block;
+    size_t pool;   /* index of its account */
+    bool is_piece; /* else a segment, in which pieces lie */
+};
+struct ledger_map {
+    struct ledger_pool *pools;
+    size_t pool_count;
+    struct ledger_block *blocks; /* of an account: segments, then pieces, each by address */
+    size_t block_count;
+    uint64_t last_event; /* of the history then; 0: none */
+};
+/* Takes the lock for a copy, no longer.  STATUS_NO_MEMORY leaves *out_map. */
+MUST_CHECK enum status ledger_copy_map(struct ledger *ledger, struct ledger_map *out_map);
+void ledger_map_deinit(struct ledger_map *map);
 
 /* Every peak becomes what is current; of the device, its kinds, lanes and models. */
 void ledger_reset_peaks(struct ledger *ledger);

@@ -34,7 +34,7 @@ void ledger_read_stats(struct ledger *ledger, struct ledger_stats_view *out_view
     pthread_mutex_unlock(&ledger->lock);
 }
 
-static struct ledger_pool describe(const struct ledger_account *account)
+struct ledger_pool account_describe(const struct ledger_account *account)
 {
     struct ledger_pool pool = {
         .kind = account->kind,
@@ -63,7 +63,7 @@ size_t ledger_list_pools(struct ledger *ledger, struct ledger_pool *pools, size_
     pthread_mutex_lock(&ledger->lock);
     LIST_FOR_EACH (account, &ledger->accounts, struct ledger_account, link) {
         if (count < room)
-            pools[count] = describe(account);
+            pools[count] = account_describe(account);
         count++;
     }
     pthread_mutex_unlock(&ledger->lock);

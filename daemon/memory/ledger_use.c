@@ -4,36 +4,6 @@
 
 #include "memory/internal.h"
 
-/* ---- pieces of what is booked ---- */
-
-void ledger_piece_made(struct ledger_account *account, uint64_t address, uint64_t requested)
-{
-    struct ledger *ledger = account->ledger;
-    const struct ledger_piece piece = {
-        .bytes = requested, .requested = requested, .address = address};
-
-    pthread_mutex_lock(&ledger->lock);
-    account->requested += requested;
-    account_apply(account, &(struct mem_change){.requested = (int64_t)requested});
-    account_record(account, MEM_EVENT_ALLOC, &piece);
-    ledger_changed(ledger);
-    pthread_mutex_unlock(&ledger->lock);
-}
-
-void ledger_piece_gone(struct ledger_account *account, uint64_t address, uint64_t requested)
-{
-    struct ledger *ledger = account->ledger;
-    const struct ledger_piece piece = {
-        .bytes = requested, .requested = requested, .address = address};
-
-    pthread_mutex_lock(&ledger->lock);
-    assert(requested <= account->requested);
-    account->requested -= requested;
-    account_apply(account, &(struct mem_change){.requested = -(int64_t)requested});
-    account_record(account, MEM_EVENT_FREE, &piece);
-    pthread_mutex_unlock(&ledger->lock);
-}
-
 void ledger_set_address(struct ledger_account *account, uint64_t address)
 {
     pthread_mutex_lock(&account->ledger->lock);

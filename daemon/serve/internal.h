@@ -81,7 +81,8 @@ struct server {
     unsigned pooled;
     uint64_t next_request_id;
 
-    bool planning; /* one plan for the admin service at a time */
+    bool planning;     /* one plan for the admin service at a time */
+    bool snapshotting; /* and one snapshot */
     bool draining;
     bool drain_last_step;
     void (*drained)(void *arg);

@@ -56,6 +56,7 @@ int main(int argc, char **argv)
     event_free(on_term);
     event_base_free(fake.base);
     host_pool_destroy(fake.pool);
+    ledger_destroy(fake.ledger);
     config_destroy(set);
     return 0;
 }

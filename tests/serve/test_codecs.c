@@ -444,5 +444,6 @@ int main(void)
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
     host_pool_destroy(fake.pool);
+    ledger_destroy(fake.ledger);
     return failed;
 }

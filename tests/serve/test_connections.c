@@ -48,6 +48,7 @@ static int teardown(void **state)
     host_pool_read(fake.pool, &stats);
     assert_int_equal(0, stats.in_use_bytes);
     host_pool_destroy(fake.pool);
+    ledger_destroy(fake.ledger);
     config_destroy(settings);
     return 0;
 }

@@ -1,58 +1,25 @@
-/* sluice.v1.Admin: Plan.  Making a plan may take long, so a thread of its own does it; the loop
- * only hears of the end. */
+/* sluice.v1.Admin: Plan.  Making a plan may take long: a thread of its own does it. */
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/endpoints/admin.h"
+#include "serve/endpoints/admin_job.h"
 
 struct plan_job {
-    struct notice notice; /* first; holds the call, which holds the model */
+    struct admin_job job; /* first; its call holds the model */
     struct shape *shapes; /* in the call's arena */
     bool as_json;
-    char *text; /* malloc's; NULL on failure */
-    struct error err;
 };
 
-static void on_planned(struct notice *notice)
+static enum status make_plan(struct admin_job *job, FILE *to, struct error *err)
 {
-    struct plan_job *job = CONTAINER_OF(notice, struct plan_job, notice);
-    struct call *call = notice->call;
-
-    if (job->text != NULL)
-        admin_reply_text(call, job->text);
-    else
-        call_fail_with(call, &job->err);
-    call->server->planning = false;
-    call_unref(call);
-    free(job->text);
-    free(job);
-}
-
-static void *make_plan(void *arg)
-{
-    struct plan_job *job = arg;
-    struct call *call = job->notice.call;
+    struct plan_job *plan_job = CONTAINER_OF(job, struct plan_job, job);
     struct plan *plan = NULL;
-    size_t size = 0;
-    FILE *to;
 
-    if (network_plan(model_network(call->model), job->shapes, &plan, &job->err) == STATUS_OK) {
-        to = open_memstream(&job->text, &size);
-        if (to != NULL) {
-            plan_explain(plan, to, job->as_json);
-            if (fclose(to) != 0) {
-                free(job->text);
-                job->text = NULL;
-            }
-        }
-        if (job->text == NULL)
-            (void)error_set(&job->err, STATUS_NO_MEMORY, "out of memory for the answer");
-        plan_unref(plan);
-    }
-    server_notify(call->server, &job->notice);
-    return NULL;
+    TRY(network_plan(model_network(job->notice.call->model), plan_job->shapes, &plan, err));
+    plan_explain(plan, to, plan_job->as_json);
+    plan_unref(plan);
+    return STATUS_OK;
 }
 
 static const Sluice__V1__InputShape *shape_of(const Sluice__V1__AdminRequest *request,
@@ -110,47 +77,27 @@ static enum status prepare(struct call *call, struct plan_job *job, struct error
     return STATUS_OK;
 }
 
-static bool start_thread(struct plan_job *job)
-{
-    pthread_attr_t detached;
-    pthread_t thread;
-    bool started;
-
-    if (pthread_attr_init(&detached) != 0)
-        return false;
-    started = pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED) == 0 &&
-              pthread_create(&thread, &detached, make_plan, job) == 0;
-    (void)pthread_attr_destroy(&detached);
-    return started;
-}
-
 void run_admin_plan(struct call *call)
 {
-    struct plan_job *job = calloc(1, sizeof(*job));
+    struct plan_job *plan_job = calloc(1, sizeof(*plan_job));
     struct error err = {0};
 
-    if (job == NULL) {
+    if (plan_job == NULL) {
         call_fail(call, STATUS_NO_MEMORY, "out of memory");
         return;
     }
     if (call->server->planning) {
-        free(job);
+        free(plan_job);
         call_fail(call, STATUS_UNAVAILABLE, "another plan is being made, try again");
         return;
     }
-    if (prepare(call, job, &err) != STATUS_OK) {
-        free(job);
+    if (prepare(call, plan_job, &err) != STATUS_OK) {
+        free(plan_job);
         call_fail_with(call, &err);
         return;
     }
-    job->as_json = !admin_request(call)->text;
-    job->notice.run = on_planned;
-    job->notice.call = call_ref(call);
-    call->server->planning = true;
-    if (!start_thread(job)) {
-        call->server->planning = false;
-        call_unref(call);
-        free(job);
-        call_fail(call, STATUS_NO_MEMORY, "no thread to make the plan");
-    }
+    plan_job->as_json = !admin_request(call)->text;
+    plan_job->job.make = make_plan;
+    plan_job->job.busy = &call->server->planning;
+    admin_job_start(call, &plan_job->job);
 }

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "observe/metrics.h"
 #include "serve/endpoint.h"
+#include "serve/endpoints/memory_stats.h"
 #include "serve/internal.h"
 
 enum { LABELS_MAX = 512 };
@@ -129,6 +130,10 @@ static void write_series(void *arg, const struct model_info *info, struct model 
     case METRIC_MODEL_RESIDENT_BYTES:
         metrics_write_value(series->to, series->metric, labels, (double)info->resident_bytes);
         break;
+    case METRIC_PLAN_CACHE_BYTES:
+        metrics_write_value(series->to, series->metric, labels,
+                            (double)network_plan_bytes(model_network(model)));
+        break;
     case METRIC_QUEUE_REQUESTS:
         metrics_write_value(series->to, series->metric, labels,
                             (double)queue_waiting(model_queue(model)));
@@ -149,6 +154,7 @@ static void write_models(FILE *to, struct server *server)
         METRIC_COMPUTE_DURATION_SECONDS, METRIC_BATCH_SIZE,
         METRIC_REQUESTS_TOTAL,           METRIC_QUEUE_REQUESTS,
         METRIC_MODEL_RESIDENT_BYTES,     METRIC_MODEL_READY,
+        METRIC_PLAN_CACHE_BYTES,
     };
 
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
@@ -192,6 +198,7 @@ void run_metrics(struct call *call)
         return;
     }
     write_memory(to, call->server);
+    memory_stats_write_metrics(to, call->server);
     write_models(to, call->server);
     write_loads(to, call->server);
     write_process(to, call->server);
