@@ -116,8 +116,9 @@ static uint64_t shape_key(const struct wait_queue *queue, const struct request *
     return hash;
 }
 
-bool wait_queue_fit_together(const struct wait_queue *queue, const struct request *a,
-                             const struct request *b)
+/* Whether two requests may share a batch. */
+static bool fit_together(const struct wait_queue *queue, const struct request *a,
+                         const struct request *b)
 {
     size_t first = queue->has_rows ? 1 : 0;
 
@@ -337,7 +338,7 @@ static bool walk_accepts(struct walk *walk, const struct request *request)
         walk->ended = walk->queue->single || walk->rows >= walk->cap_rows;
         return true;
     }
-    if (!wait_queue_fit_together(walk->queue, walk->head, request)) {
+    if (!fit_together(walk->queue, walk->head, request)) {
         walk->ended = ++walk->misses >= WALK_MISSES;
         return false;
     }

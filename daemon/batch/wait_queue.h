@@ -82,8 +82,4 @@ void wait_queue_put_back(struct wait_queue *queue, struct list *batch);
 /* The earliest time at which a request may expire; CLOCK_NEVER: none. */
 int64_t wait_queue_next_expiry(const struct wait_queue *queue);
 
-/* Whether two requests may share a batch. */
-bool wait_queue_fit_together(const struct wait_queue *queue, const struct request *a,
-                             const struct request *b);
-
 #endif

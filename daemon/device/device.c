@@ -25,12 +25,6 @@ void device_register(const struct device_ops *ops)
     table[count++] = ops;
 }
 
-const struct device_ops *const *device_table(size_t *out_count)
-{
-    *out_count = count;
-    return table;
-}
-
 /* "cuda:1" names the device kind "cuda". */
 static const struct device_ops *find(const char *name)
 {

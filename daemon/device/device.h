@@ -87,7 +87,6 @@ struct device_lane {
 
 /* Rows: the devices a program was linked with, given by main to device_register(). */
 void device_register(const struct device_ops *ops);
-const struct device_ops *const *device_table(size_t *out_count);
 /* "auto" takes cuda when it opens, else cpu.  STATUS_NOT_FOUND names the known ones.  With
  * SLUICE_FAULT in the environment its memory fails as ordered (device/faulty_source.h). */
 MUST_CHECK enum status device_open(const struct device_config *config, struct device **out_device,

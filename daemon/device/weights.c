@@ -32,7 +32,6 @@ struct weights_cache {
     struct ledger_account *account;
     struct chunk *chunks; /* the one being filled first */
     struct piece *buckets[BUCKETS];
-    size_t committed_bytes;
     bool frozen;
 };
 
@@ -121,11 +120,6 @@ void weights_cache_freeze(struct weights_cache *cache, bool frozen)
     pthread_mutex_unlock(&cache->lock);
 }
 
-size_t weights_cache_bytes(const struct weights_cache *cache)
-{
-    return cache->committed_bytes;
-}
-
 static enum status chunk_create(struct weights_cache *cache, size_t bytes, struct chunk **out_chunk)
 {
     struct mem_source *source = cache->source;
@@ -166,7 +160,6 @@ static enum status chunk_grow(struct weights_cache *cache, struct chunk *chunk, 
         return STATUS_NO_MEMORY;
     }
     chunk->committed_bytes = wanted;
-    cache->committed_bytes += more;
     return STATUS_OK;
 }
 

@@ -26,6 +26,5 @@ bool weights_cache_has(struct weights_cache *cache, const void *key);
  * rest. A kernel that is prepared so reads no elements of large constants: it would only to fill a
  * piece. */
 void weights_cache_freeze(struct weights_cache *cache, bool frozen);
-size_t weights_cache_bytes(const struct weights_cache *cache); /* committed */
 
 #endif

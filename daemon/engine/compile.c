@@ -94,7 +94,8 @@ static enum status separate_outputs(struct making *making)
     return STATUS_OK;
 }
 
-enum status making_order(struct making *making, struct error *err)
+/* The nodes as an array. */
+static enum status order_nodes(struct making *making, struct error *err)
 {
     struct node *node;
     size_t count = 0;
@@ -327,7 +328,7 @@ static enum status make(struct making *making, const struct shape *shapes,
         return no_memory(err);
     TRY(making_layouts(making, err));
     graph_remove_dead(making->graph);
-    TRY(making_order(making, err));
+    TRY(order_nodes(making, err));
     TRY(making_share(making, err));
     TRY(making_select(making, err));
     TRY(making_place(making, err));

@@ -49,7 +49,6 @@ struct ledger_account *network_account(const struct network *network);
 uint64_t
 network_resident_bytes(const struct network *network);    /* weights, packed forms; plans apart */
 size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
-/* Node of the model that cannot keep "same row, same bits"; NULL: none. */
 
 /* ---- residency (resident.c) ----
  *

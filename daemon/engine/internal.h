@@ -278,8 +278,6 @@ bool node_is_branching(const struct node *node); /* If */
 enum status making_cut(struct making *making, struct error *err);
 /* layout.c: a layout for every value, reorder nodes where they differ. */
 enum status making_layouts(struct making *making, struct error *err);
-/* compile.c: the nodes as an array. */
-enum status making_order(struct making *making, struct error *err);
 /* place.c: sets; lays views, slices and concatenations into each other. */
 enum status making_share(struct making *making, struct error *err);
 /* select.c: kernels for the nodes that are left. */

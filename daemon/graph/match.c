@@ -158,6 +158,9 @@ bool value_ints(const struct value *value, size_t room, int64_t *out_ints, size_
 /* --- ranks --------------------------------------------------------------------------------------
  */
 
+/* Rank of a value as far as it is certain, -1 otherwise.  In a plan all inferred shapes are
+ * certain, in a model's graph those of inputs and constants, and what follows from them by a few
+ * rules: what files declare in between is not trusted. */
 static int rank_of(const struct value *value, enum pass_stage stage, int depth);
 
 /* Operators whose output 0 has the rank of input 0. */
@@ -222,15 +225,10 @@ static int rank_of(const struct value *value, enum pass_stage stage, int depth)
     return rank_of_result(value->producer, stage, depth + 1);
 }
 
-int value_rank(const struct value *value, enum pass_stage stage)
-{
-    return rank_of(value, stage, 0);
-}
-
 size_t value_last_axes(const struct value *value, const int64_t *axes, size_t count,
                        enum pass_stage stage)
 {
-    int rank = value_rank(value, stage);
+    int rank = rank_of(value, stage, 0);
 
     for (size_t i = 0; i < count; i++) {
         int64_t want = (int64_t)i - (int64_t)count; /* in order, ending with -1 */

@@ -32,11 +32,6 @@ double tensor_float(const struct tensor *tensor, size_t index);
 /* A constant list of INT64 or INT32, rank 0 or 1; false when it is none or longer than `room`. */
 bool value_ints(const struct value *value, size_t room, int64_t *out_ints, size_t *out_count);
 
-/* Rank of a value as far as it is certain, -1 otherwise.  In a plan all inferred shapes are
- * certain, in a model's graph those of inputs and constants, and what follows from them by a few
- * rules: what files declare in between is not trusted. */
-int value_rank(const struct value *value, enum pass_stage stage);
-
 /* Axes (from a list input or attribute) that are the last ones of `value`: their number, else 0. */
 size_t value_last_axes(const struct value *value, const int64_t *axes, size_t count,
                        enum pass_stage stage);

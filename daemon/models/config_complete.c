@@ -40,7 +40,7 @@ enum dtype dtype_from_config(Inference__DataType type)
     return DTYPE_NONE;
 }
 
-Inference__DataType dtype_to_config(enum dtype dtype)
+static Inference__DataType dtype_to_config(enum dtype dtype)
 {
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (types[i].dtype == dtype)

@@ -68,11 +68,6 @@ int64_t model_max_batch_size(const struct model *model)
     return model->config->max_batch_size;
 }
 
-const char *model_batching(const struct model *model)
-{
-    return model->batching;
-}
-
 struct model_queue *model_queue(const struct model *model)
 {
     return model->queue;

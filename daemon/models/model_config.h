@@ -51,6 +51,5 @@ MUST_CHECK enum status model_config_queue(const Inference__ModelConfig *config, 
 bool model_config_asks_for_batching(const Inference__ModelConfig *config);
 
 enum dtype dtype_from_config(Inference__DataType type);
-Inference__DataType dtype_to_config(enum dtype dtype);
 
 #endif

@@ -88,8 +88,6 @@ const char *model_platform(const struct model *model); /* "onnx_onnxv1" */
 size_t model_inputs(const struct model *model, const struct model_port **out_ports);
 size_t model_outputs(const struct model *model, const struct model_port **out_ports);
 int64_t model_max_batch_size(const struct model *model); /* 0: no batch dimension */
-/* "on", or why not: "off: rows together differ from rows apart in output 'y'". */
-const char *model_batching(const struct model *model);
 struct model_queue *model_queue(const struct model *model);
 struct network *model_network(const struct model *model);
 const Inference__ModelConfig *model_config(const struct model *model);

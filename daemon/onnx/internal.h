@@ -132,7 +132,6 @@ MUST_CHECK enum status scope_resolve(struct scope *scope, struct bytes name,
 /* Gives a value (or NULL: left out) a name; a second value of one name is refused. */
 MUST_CHECK enum status scope_bind(struct scope *scope, struct bytes name, struct value *value,
                                   struct error *err);
-bool scope_has(const struct scope *scope, struct bytes name);
 
 /* build.c */
 MUST_CHECK enum status build_nodes(struct scope *scope, const struct bytes_list *nodes,

@@ -24,11 +24,6 @@ void scope_deinit(struct scope *scope)
 /* What a name stands for when the call left the optional input out. */
 static struct value left_out;
 
-bool scope_has(const struct scope *scope, struct bytes name)
-{
-    return names_find(&scope->values, name) != NULL;
-}
-
 enum status scope_bind(struct scope *scope, struct bytes name, struct value *value,
                        struct error *err)
 {

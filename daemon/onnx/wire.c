@@ -36,7 +36,7 @@ bool wire_varint(struct wire *wire, uint64_t *out_value)
     return fail(wire);
 }
 
-bool wire_fixed(struct wire *wire, size_t bytes, uint64_t *out_value)
+static bool wire_fixed(struct wire *wire, size_t bytes, uint64_t *out_value)
 {
     uint64_t value = 0;
 

@@ -27,9 +27,8 @@ struct wire_field {
 struct wire wire_over(struct bytes bytes);
 /* The next field; false at the end and when the bytes are bad (look at wire->bad). */
 bool wire_next(struct wire *wire, struct wire_field *out_field);
-/* The next bare varint or fixed-size number, for packed lists. */
+/* The next bare varint, for packed lists. */
 bool wire_varint(struct wire *wire, uint64_t *out_value);
-bool wire_fixed(struct wire *wire, size_t bytes, uint64_t *out_value);
 
 /* A repeated number may come packed (one WIRE_BYTES field) or one by one (type `element`): counts
  * the elements of this field. False when the field cannot be such a list. */

@@ -98,9 +98,4 @@ MUST_CHECK enum status split_lengths(const struct split_attrs *attrs, int64_t le
                                      const struct tensor *sizes, size_t outputs,
                                      int64_t *out_lengths, struct error *err);
 
-/* The number of steps of Range and its first value and step, as an integer (any integer type) … */
-MUST_CHECK enum status range_count(const struct tensor *start, const struct tensor *limit,
-                                   const struct tensor *delta, int64_t *out_count,
-                                   struct error *err);
-
 #endif

@@ -61,8 +61,8 @@ static int64_t real_count(const struct tensor *start, const struct tensor *limit
     return count < 0x1p62 ? (int64_t)count : INT64_MAX;
 }
 
-enum status range_count(const struct tensor *start, const struct tensor *limit,
-                        const struct tensor *delta, int64_t *out_count, struct error *err)
+static enum status range_count(const struct tensor *start, const struct tensor *limit,
+                               const struct tensor *delta, int64_t *out_count, struct error *err)
 {
     bool is_float = dtype_is_float(start->dtype);
     int64_t count;
@@ -79,7 +79,7 @@ enum status range_count(const struct tensor *start, const struct tensor *limit,
 
 static enum status infer_range(const struct op_call *call, struct error *err)
 {
-    int64_t count;
+    int64_t count = 0;
 
     for (size_t i = 0; i < 3; i++) {
         const struct tensor *in = call->in[i];

@@ -15,7 +15,8 @@ static bool is_token(char c)
            (u != 0 && memchr(marks, u, sizeof(marks) - 1) != NULL);
 }
 
-bool slice_is(struct slice slice, const char *text)
+/* "Foo" against "foo"; ASCII. */
+static bool slice_is(struct slice slice, const char *text)
 {
     return slice.size == strlen(text) && strncasecmp(slice.data, text, slice.size) == 0;
 }
@@ -227,13 +228,6 @@ static int split_field(const char *line, size_t size, struct slice *out_name,
     *out_name = (struct slice){line, name};
     *out_value = (struct slice){value, (size_t)(end - value)};
     return 0;
-}
-
-size_t http1_head_size(const char *bytes, size_t size)
-{
-    const char *end = memmem(bytes, size, "\r\n\r\n", 4);
-
-    return end == NULL ? 0 : (size_t)(end - bytes) + 4;
 }
 
 int http1_parse_head(const char *bytes, size_t size, struct http1_head *out_head,

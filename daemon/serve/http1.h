@@ -37,15 +37,11 @@ struct http1_head {
     bool accepts_deflate;
 };
 
-/* Bytes of the head at the start of `bytes` with its blank line; 0: not whole yet. */
-size_t http1_head_size(const char *bytes, size_t size);
-/* `size` as http1_head_size() said.  Returns 0, or the HTTP status to refuse with and, in *out_why,
- * what is wrong (borrowed, for ever). */
+/* `size` bytes up to the first blank line, that one included.  Returns 0, or the HTTP status to
+ * refuse with and, in *out_why, what is wrong (borrowed, for ever). */
 int http1_parse_head(const char *bytes, size_t size, struct http1_head *out_head,
                      const char **out_why);
 /* A chunk-size line without its CRLF: 1 to 8 hex digits, an extension is skipped. */
 bool http1_parse_chunk_size(const char *line, size_t size, uint64_t *out_size);
-/* "Foo" against "foo"; ASCII. */
-bool slice_is(struct slice slice, const char *text);
 
 #endif

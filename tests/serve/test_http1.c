@@ -115,16 +115,6 @@ static void too_many_fields_are_refused(void **state)
     assert_int_equal(431, parse(text, &head));
 }
 
-static void a_head_is_only_whole_with_its_blank_line(void **state)
-{
-    static const char text[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\nrest";
-
-    (void)state;
-    for (size_t size = 0; size < sizeof(text) - 5; size++)
-        assert_int_equal(0, http1_head_size(text, size));
-    assert_int_equal(sizeof(text) - 5, http1_head_size(text, sizeof(text) - 1));
-}
-
 static void chunk_sizes_are_hex_digits_and_nothing_else(void **state)
 {
     uint64_t size = 0;
@@ -148,7 +138,6 @@ int main(void)
         cmocka_unit_test(what_could_be_read_two_ways_is_refused),
         cmocka_unit_test(a_nul_in_a_value_is_refused),
         cmocka_unit_test(too_many_fields_are_refused),
-        cmocka_unit_test(a_head_is_only_whole_with_its_blank_line),
         cmocka_unit_test(chunk_sizes_are_hex_digits_and_nothing_else),
     };
 

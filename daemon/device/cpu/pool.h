@@ -25,6 +25,4 @@ struct pool_ops {
                       float beta, float *y, float *squares);
 };
 
-const struct pool_ops *pool_ops_for(enum cpu_isa isa);
-
 #endif

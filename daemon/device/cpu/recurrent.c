@@ -21,7 +21,7 @@ enum { DIRECTIONS = 2, CHUNK_BYTES = 4 << 20 };
 
 extern const struct recurrent_ops recurrent_ops_base, recurrent_ops_avx2, recurrent_ops_avx512;
 
-const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa)
+static const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa)
 {
     static const struct recurrent_ops *const ops[CPU_ISA_COUNT] = {
         &recurrent_ops_base, &recurrent_ops_avx2, &recurrent_ops_avx512};

@@ -28,6 +28,4 @@ struct recurrent_ops {
     void (*rnn)(const struct recurrent_cell *cell, const float *sums, float *h);
 };
 
-const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa);
-
 #endif

@@ -27,7 +27,8 @@ enum {
     TILES_BYTES = 256 << 10 /* … in L2 */
 };
 
-const struct winograd_ops *winograd_ops_for(enum cpu_isa isa)
+/* NULL at the baseline. */
+static const struct winograd_ops *winograd_ops_for(enum cpu_isa isa)
 {
     static const struct winograd_ops *const table[CPU_ISA_COUNT] = {
         [CPU_AVX2] = &winograd_ops_avx2, [CPU_AVX512] = &winograd_ops_avx512};

@@ -39,6 +39,4 @@ struct winograd_ops {
     void (*run)(const struct winograd_run *run, unsigned member, unsigned members);
 };
 
-const struct winograd_ops *winograd_ops_for(enum cpu_isa isa); /* NULL at the baseline */
-
 #endif

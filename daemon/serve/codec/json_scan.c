@@ -28,7 +28,8 @@ static inline void skip_space(struct json_scan *scan)
         scan->at++;
 }
 
-char scan_peek(struct json_scan *scan)
+/* The next character that is no space; 0 at the end. */
+static char scan_peek(struct json_scan *scan)
 {
     skip_space(scan);
     return scan->at < scan->end && scan->why == NULL ? *scan->at : '\0';

@@ -28,8 +28,6 @@ bool scan_enter(struct json_scan *scan, char open);
 bool scan_next_member(struct json_scan *scan, struct slice *out_name);
 bool scan_next_element(struct json_scan *scan);
 
-/* The next character that is no space; 0 at the end. */
-char scan_peek(struct json_scan *scan);
 bool scan_string(struct json_scan *scan, struct slice *out_text);
 bool scan_integer(struct json_scan *scan, int64_t *out_value);
 bool scan_bool(struct json_scan *scan, bool *out_value);

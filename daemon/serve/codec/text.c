@@ -15,7 +15,8 @@ void text_init(struct text *text, struct call *call)
     *text = (struct text){.call = call};
 }
 
-char *text_reserve(struct text *text, size_t more)
+/* Room for `more` bytes at data + size, or NULL. */
+static char *text_reserve(struct text *text, size_t more)
 {
     size_t capacity = text->capacity ? text->capacity : FIRST_BYTES;
     char *grown;
@@ -39,7 +40,7 @@ char *text_reserve(struct text *text, size_t more)
     return text->data + text->size;
 }
 
-void text_append(struct text *text, const void *bytes, size_t size)
+static void text_append(struct text *text, const void *bytes, size_t size)
 {
     char *to = text_reserve(text, size);
 
@@ -151,12 +152,4 @@ void text_json_string(struct text *text, const char *data, size_t size)
     if (size > plain)
         text_append(text, data + plain, size - plain);
     text_char(text, '"');
-}
-
-void text_json_name(struct text *text, const char *name)
-{
-    if (text->size > 0 && text->data[text->size - 1] != '{' && text->data[text->size - 1] != '[')
-        text_char(text, ',');
-    text_json_string(text, name, strlen(name));
-    text_char(text, ':');
 }

@@ -17,9 +17,6 @@ struct text {
 };
 
 void text_init(struct text *text, struct call *call);
-/* Room for `more` bytes at data + size, or NULL. */
-char *text_reserve(struct text *text, size_t more);
-void text_append(struct text *text, const void *bytes, size_t size);
 void text_string(struct text *text, const char *string);
 void text_char(struct text *text, char c);
 void text_unsigned(struct text *text, uint64_t value);
@@ -29,7 +26,5 @@ void text_float(struct text *text, float value);
 void text_double(struct text *text, double value);
 /* "…" with escapes; bytes that are no UTF-8 become U+FFFD. */
 void text_json_string(struct text *text, const char *data, size_t size);
-/* "name": with a comma before it unless it is the first of its object. */
-void text_json_name(struct text *text, const char *name);
 
 #endif
