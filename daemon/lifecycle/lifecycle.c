@@ -265,6 +265,8 @@ static void apply(struct daemon *daemon)
     warden_configure(daemon->warden, &govern);
     batcher_set_inline_limit(daemon->batcher, config->device.inline_limit);
     repository_set_poll_interval(daemon->repository, config->models.poll_interval);
+    repository_set_residency(daemon->repository, config->models.model_idle,
+                             config->models.model_drop, config->memory.host_cache);
     server_configure(daemon->server, config);
     arm(daemon->govern, 0);
 }
@@ -390,12 +392,17 @@ static enum status start_repository(struct daemon *daemon, struct error *err)
         .poll_interval_us = config->models.poll_interval,
         .load = config->models.load,
         .plan_cache_bytes = config->models.plan_cache,
+        .model_idle_us = config->models.model_idle,
+        .model_drop_us = config->models.model_drop,
+        .host_cache_bytes = config->memory.host_cache,
         .device = daemon->device,
         .ledger = daemon->ledger,
         .batcher = daemon->batcher,
     };
 
-    return repository_create(&wanted, &daemon->repository, err);
+    TRY(repository_create(&wanted, &daemon->repository, err));
+    warden_set_evict(daemon->warden, repository_evict, repository_evictable, daemon->repository);
+    return STATUS_OK;
 }
 
 static enum status start_server(struct daemon *daemon, struct error *err)

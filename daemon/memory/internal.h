@@ -53,7 +53,9 @@ struct ledger {
     struct mem_stats pools[MEM_CACHED]; /* by kind of account */
     uint64_t reservations_ok, reservations_refused, plan_violations;
     uint64_t pass;
-    struct history *history; /* NULL: nothing is recorded */
+    struct history *history;     /* NULL: nothing is recorded */
+    ledger_make_way_fn make_way; /* NULL: nobody leaves */
+    void *make_way_arg;
 };
 
 static inline bool account_is_arena(const struct ledger_account *account)

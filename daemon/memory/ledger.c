@@ -324,11 +324,39 @@ static enum status reclaim_and_add(struct ledger_account *account, const struct 
     return STATUS_NO_MEMORY;
 }
 
+void ledger_set_make_way(struct ledger *ledger, ledger_make_way_fn make_way, void *arg)
+{
+    pthread_mutex_lock(&ledger->lock);
+    ledger->make_way = make_way;
+    ledger->make_way_arg = arg;
+    pthread_mutex_unlock(&ledger->lock);
+}
+
+/* Asks others to leave for what `bytes` more lack; false: nothing lacks, or nobody left. */
+static bool others_leave(struct ledger_account *account, uint64_t bytes)
+{
+    struct ledger *ledger = account->ledger;
+    ledger_make_way_fn make_way;
+    uint64_t firm, lacking;
+    void *arg;
+
+    pthread_mutex_lock(&ledger->lock);
+    make_way = account_is_arena(account) ? NULL : ledger->make_way;
+    arg = ledger->make_way_arg;
+    firm = ledger->pinned + ledger->planned;
+    lacking = firm + bytes > ledger->budget ? firm + bytes - ledger->budget : 0;
+    pthread_mutex_unlock(&ledger->lock);
+    return make_way != NULL && lacking > 0 && make_way(arg, lacking) > 0;
+}
+
 enum status ledger_add_at(struct ledger_account *account, const struct ledger_piece *piece)
 {
+    enum status status;
     uint64_t missing;
-    enum status status = try_add(account, piece, &missing);
 
+    while (others_leave(account, piece->bytes))
+        ;
+    status = try_add(account, piece, &missing);
     return status == STATUS_UNAVAILABLE ? reclaim_and_add(account, piece) : status;
 }
 

@@ -83,6 +83,12 @@ void ledger_close(
  * what it gave.  Called by any thread, without the ledger's lock; must not call ledger_add(). */
 typedef uint64_t (*ledger_reclaim_fn)(void *arg, uint64_t bytes);
 void ledger_set_reclaim(struct ledger_account *account, ledger_reclaim_fn reclaim, void *arg);
+/* How somebody else's bytes leave so that about `bytes` more fit (idle models): returns what came.
+ * Called by ledger_add() for accounts that are no arena when the budget does not suffice, on the
+ * thread that books, without the ledger's locks; may call ledger_sub(), must not call ledger_add().
+ * NULL: nobody leaves. */
+typedef uint64_t (*ledger_make_way_fn)(void *arg, uint64_t bytes);
+void ledger_set_make_way(struct ledger *ledger, ledger_make_way_fn make_way, void *arg);
 /* Books bytes held from the device; an arena's count as cached until ledger_set_used().  What fits
  * but for the cache of arenas makes them give it back first.  STATUS_NO_MEMORY when the budget
  * would be passed all the same (for an arena: beside what is pinned and used, for others: beside

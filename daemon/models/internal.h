@@ -41,6 +41,32 @@ struct command { /* an explicit load or unload */
     uint64_t freed_bytes;
 };
 
+/* Something for the keeper to do. */
+struct errand {
+    struct mail mail; /* first */
+    void (*run)(struct repository *repository, struct errand *errand);
+};
+
+/* keeper.c: lets models leave; times, sleeps, room for others. */
+struct keeper {
+    pthread_t thread;
+    bool has_thread;
+    struct mailbox box;
+    struct errand nudge, stop;
+    atomic_bool nudged;           /* the nudge is on its way */
+    bool is_stopping;             /* the keeper's own */
+    _Atomic uint64_t evict_bytes; /* asked of it, and not tried yet */
+    struct list waking;           /* the keeper's own: commands whose models are on their way */
+};
+
+/* waker.c: brings models back. */
+struct waker {
+    pthread_t thread;
+    bool has_thread;
+    struct mailbox box;
+    struct mail stop;
+};
+
 struct repository {
     struct repository_config config; /* `load` and strings are copies in `arena` */
     struct arena arena;
@@ -52,8 +78,13 @@ struct repository {
     atomic_bool settled;
     _Atomic size_t leaving; /* models retired and not gone yet */
     _Atomic uint64_t loads_ok, loads_failed;
+    struct keeper keeper;
+    struct waker waker;
+    _Atomic int64_t model_idle_us, model_drop_us;
+    _Atomic uint64_t host_cache_bytes;
     pthread_mutex_t lock;
     /* under lock */
+    struct residency_counts counts; /* but host_bytes */
     size_t entries, room;
     struct entry **entry; /* sorted by name */
     void (*changed)(void *arg);
@@ -85,5 +116,36 @@ size_t loader_retire(struct repository *repository, const char *name, struct com
 void loader_notify(struct repository *repository);
 /* Notes what is on disk: names known, on_disk set.  STATUS_IO and the like leave all as it was. */
 MUST_CHECK enum status loader_scan(struct repository *repository, struct error *err);
+
+/* A thread that no signal reaches; false: there is none to be had. */
+bool thread_start(pthread_t *thread, const char *name, void *(*main)(void *arg), void *arg);
+
+/* ---- keeper.c ---- */
+MUST_CHECK enum status keeper_start(struct repository *repository);
+void keeper_stop(struct repository *repository);
+/* Makes the keeper look at all models; any thread, under any lock. */
+void keeper_nudge(void *repository);
+void keeper_send(struct repository *repository, struct errand *errand);
+
+/* ---- waker.c ---- */
+MUST_CHECK enum status waker_start(struct repository *repository);
+void waker_stop(struct repository *repository); /* what it has is finished first */
+/* The model's is_moving is set and a reference goes with it. */
+void waker_send(struct repository *repository, struct model *model);
+
+/* ---- room.c ---- */
+/* Lets idle models leave the device, least worth first, until `bytes` are free; `spared` may be
+ * NULL.  Returns what came. */
+uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct model *spared);
+/* Names who holds the device and why: "'a' 123 bytes (in use), …". */
+void room_explain(struct repository *repository, const struct model *spared, char *text,
+                  size_t room);
+/* Whether the bytes are free beside what is held and planned, letting idle models leave for them.
+ * *out_never: no waiting would help.  *out_available: what is there. */
+bool room_make(struct repository *repository, uint64_t bytes, const struct model *spared,
+               bool *out_never, uint64_t *out_available);
+/* Whether the model, on its way out of the device, fits into HostCache=; drops colder ones for it.
+ */
+bool room_on_host(struct repository *repository, const struct model *model);
 
 #endif

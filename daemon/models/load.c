@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "models/folder.h"
 #include "models/model.h"
 #include "models/proof.h"
 #include "models/warmup.h"
@@ -24,6 +25,12 @@ static enum status load_network(const struct load_context *context, struct model
     if ((size_t)snprintf(path, sizeof(path), "%s/%" PRId64 "/%s", context->folder, context->version,
                          file[0] == '\0' ? "model.onnx" : file) >= sizeof(path))
         return error_set(err, STATUS_INVALID, "model '%s': its path is too long", context->name);
+    model->resident.file = arena_copy_string(&model->arena, path, strlen(path));
+    model->resident.folder =
+        arena_format(&model->arena, "%s/%" PRId64, context->folder, context->version);
+    if (model->resident.file == NULL || model->resident.folder == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
+    model->resident.signature = folder_signature(model->resident.folder);
     TRY(onnx_read_file(path, &graph, NULL, err));
     config.name = arena_format(&model->arena, "%s/%" PRId64, context->name, context->version);
     if (config.name == NULL) {
@@ -178,6 +185,7 @@ static enum status fill(const struct load_context *context, struct model *model,
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
     TRY(load_network(context, model, err));
     TRY(load_config(context, model, err));
+    TRY(resident_configure(model, err));
     TRY(model_make_ports(model, context->folder, err));
     TRY(probe_model(context, model, &batching, err));
     TRY(settle_batching(context, model, batching, err));

@@ -55,7 +55,10 @@ static void retire_model(struct repository *repository, struct model *model, str
     if (waiter != NULL)
         waiter->remaining++;
     model->waiter = waiter;
+    (void)model_ref(model); /* it may be gone as soon as its queue has drained */
     queue_close(model->queue, on_drained, model);
+    resident_retire(model);
+    model_unref(model);
 }
 
 /* Takes the published model out of slot `index`; NULL: there is none. */
@@ -230,7 +233,9 @@ static enum status load_version(struct repository *repository, struct entry *ent
     }
     model->loader = &repository->loader;
     model->message.kind = MESSAGE_GONE;
+    resident_start(model, repository);
     old = publish(repository, entry, model);
+    keeper_nudge(repository);
     log_info("model '%s' version %s is ready: batching %s, %zu bytes, %" PRId64 " ms", model->name,
              model->version_text, model->batching, network_resident_bytes(model->network),
              model->load_us / 1000);

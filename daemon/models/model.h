@@ -8,7 +8,7 @@
 #define MODELS_MODEL_H
 
 #include "models/model_config.h"
-#include "models/repository.h"
+#include "models/resident.h"
 
 /* What the loader thread is told. */
 struct message {
@@ -34,6 +34,7 @@ struct model {
     struct model_port *in, *out;
     char batching[256];
     int64_t load_us;
+    struct resident resident;
 };
 
 struct load_context {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "models/folder.h"
 #include "models/internal.h"
 
@@ -157,20 +158,32 @@ static enum status copy_config(struct repository *repository,
     return repository->config.path == NULL ? STATUS_NO_MEMORY : STATUS_OK;
 }
 
-static enum status start_thread(struct repository *repository)
+bool thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), void *arg)
 {
     sigset_t all, before;
     bool started;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    started = pthread_create(&repository->thread, NULL, loader_main, repository) == 0;
+    started = pthread_create(thread, NULL, run, arg) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (!started)
-        return STATUS_NO_MEMORY;
-    repository->has_thread = true;
-    (void)pthread_setname_np(repository->thread, "loader");
-    return STATUS_OK;
+    if (started)
+        (void)pthread_setname_np(*thread, name);
+    return started;
+}
+
+static uint64_t make_way(void *arg, uint64_t bytes)
+{
+    return room_evict(arg, bytes, NULL);
+}
+
+static enum status start_threads(struct repository *repository)
+{
+    TRY(waker_start(repository));
+    TRY(keeper_start(repository));
+    ledger_set_make_way(repository->config.ledger, make_way, repository);
+    repository->has_thread = thread_start(&repository->thread, "loader", loader_main, repository);
+    return repository->has_thread ? STATUS_OK : STATUS_NO_MEMORY;
 }
 
 enum status repository_create(const struct repository_config *config,
@@ -193,9 +206,11 @@ enum status repository_create(const struct repository_config *config,
     pthread_mutex_init(&repository->lock, NULL);
     repository->stop.kind = MESSAGE_STOP;
     atomic_init(&repository->poll_interval_us, config->poll_interval_us);
+    repository_set_residency(repository, config->model_idle_us, config->model_drop_us,
+                             config->host_cache_bytes);
     status = copy_config(repository, config);
     if (status == STATUS_OK)
-        status = start_thread(repository);
+        status = start_threads(repository);
     if (status != STATUS_OK) {
         repository_destroy(repository);
         return error_set(err, status, "no memory for the model repository");
@@ -212,6 +227,9 @@ void repository_destroy(struct repository *repository)
         mailbox_put(&repository->loader, &repository->stop.mail);
         (void)pthread_join(repository->thread, NULL);
     }
+    ledger_set_make_way(repository->config.ledger, NULL, NULL);
+    keeper_stop(repository);
+    waker_stop(repository);
     for (size_t i = 0; i < repository->entries; i++)
         free_entry(repository->entry[i]);
     free(repository->entry);
@@ -224,6 +242,16 @@ void repository_destroy(struct repository *repository)
 void repository_set_poll_interval(struct repository *repository, int64_t interval_us)
 {
     atomic_store(&repository->poll_interval_us, interval_us);
+}
+
+void repository_set_residency(struct repository *repository, int64_t model_idle_us,
+                              int64_t model_drop_us, uint64_t host_cache_bytes)
+{
+    atomic_store(&repository->model_idle_us, model_idle_us);
+    atomic_store(&repository->model_drop_us, model_drop_us);
+    atomic_store(&repository->host_cache_bytes, host_cache_bytes);
+    if (repository->keeper.has_thread)
+        keeper_nudge(repository);
 }
 
 void repository_on_change(struct repository *repository, void (*changed)(void *arg), void *arg)
@@ -371,6 +399,32 @@ struct row {
     struct model *model;
 };
 
+static void fill_residency(struct model_residency *info, struct model *model)
+{
+    const struct resident *resident = &model->resident;
+    struct queue_use use;
+
+    queue_read_use(model->queue, &use);
+    *info = (struct model_residency){
+        .where = resident->where,
+        .is_moving = resident->is_moving,
+        .is_pinned = resident->is_pinned,
+        .since_us = resident->since_us,
+        .last_use_us = use.pending > 0     ? clock_now_us()
+                       : use.requests == 0 ? 0
+                                           : use.idle_since_us,
+        .keep_alive_us = resident_patience(model),
+        .reload_us = resident->reload_us,
+        .reloads_us = resident->reloads_us,
+        .device_bytes = resident->where == RESIDENCY_DEVICE ? network_resident_bytes(model->network)
+                                                            : resident->device_bytes,
+        .host_bytes = network_host_bytes(model->network),
+        .evictions = resident->evictions,
+        .reloads = resident->reloads,
+        .failed_reloads = resident->failed_reloads,
+    };
+}
+
 static void fill_row(struct row *row, const struct entry *entry, const struct slot *slot)
 {
     struct model_info *info = &row->info;
@@ -390,6 +444,7 @@ static void fill_row(struct row *row, const struct entry *entry, const struct sl
     (void)snprintf(info->batching, sizeof(info->batching), "%s", slot->model->batching);
     info->resident_bytes = network_resident_bytes(slot->model->network);
     info->load_us = slot->model->load_us;
+    fill_residency(&info->residency, slot->model);
     if (slot->state == MODEL_READY)
         row->model = model_ref(slot->model);
 }
@@ -477,4 +532,19 @@ void repository_unload(struct repository *repository, const char *name, reposito
                        void *arg)
 {
     send_command(repository, true, name, NULL, done, arg);
+}
+
+struct residency_counts repository_residency_counts(struct repository *repository)
+{
+    struct residency_counts counts;
+
+    pthread_mutex_lock(&repository->lock);
+    counts = repository->counts;
+    for (size_t i = 0; i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++)
+            if (repository->entry[i]->slot[j].model != NULL)
+                counts.host_bytes +=
+                    network_host_bytes(repository->entry[i]->slot[j].model->network);
+    pthread_mutex_unlock(&repository->lock);
+    return counts;
 }

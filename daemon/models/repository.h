@@ -17,6 +17,7 @@
 
 #include "batch/batcher.h"
 #include "config/config.h"
+#include "models/keep_alive.h"
 
 struct repository;
 struct model; /* one version of one model, reference counted */
@@ -34,6 +35,9 @@ struct repository_config {
     struct device *device;
     struct ledger *ledger;
     struct batcher *batcher;
+    /* LIVE, see repository_set_residency() */
+    int64_t model_idle_us, model_drop_us; /* 0: never */
+    uint64_t host_cache_bytes;
 };
 
 /* Starts the loader thread; loads what the control mode wants in the background. */
@@ -42,6 +46,10 @@ MUST_CHECK enum status repository_create(const struct repository_config *config,
 /* Unloads everything, waits for work in flight, joins the thread. */
 void repository_destroy(struct repository *repository);
 void repository_set_poll_interval(struct repository *repository, int64_t interval_us);
+/* How long a model may be idle before its weights leave the device, before it is dropped (0: for
+ * ever both), and how many host bytes models that left the device may keep. */
+void repository_set_residency(struct repository *repository, int64_t model_idle_us,
+                              int64_t model_drop_us, uint64_t host_cache_bytes);
 /* True once the loads of the start are over (well or not). */
 bool repository_is_settled(struct repository *repository);
 /* Ready in the sense of ServerReady (strict: every model that should be loaded is READY). */
@@ -91,6 +99,9 @@ int64_t model_max_batch_size(const struct model *model); /* 0: no batch dimensio
 struct model_queue *model_queue(const struct model *model);
 struct network *model_network(const struct model *model);
 const Inference__ModelConfig *model_config(const struct model *model);
+/* How long the model may be idle after this request: microseconds, 0 (leaves at once), CLOCK_NEVER,
+ * or KEEP_ALIVE_DEFAULT; each request says it anew.  Any thread, cheap. */
+void model_keep_alive(struct model *model, int64_t keep_us);
 /* Checks a request against the model: inputs complete, dtypes fit (checked by serve), shapes, rows
  * ≤ max_batch_size, bytes; fills request->rows.  Texts as Triton's. */
 MUST_CHECK enum status model_check_request(const struct model *model, struct request *request,
@@ -107,6 +118,58 @@ void repository_load(struct repository *repository, const char *name, const char
 void repository_unload(struct repository *repository, const char *name, repository_done_fn done,
                        void *arg);
 
+/* ---- residency: a READY model may be away, and comes back for the next request ---- */
+
+/* RESIDENCY_HOST: its weights left the device; reading, passes and proofs are not done again.
+ * RESIDENCY_DROPPED: nothing but name, ports and queue is left; its file is read again. */
+enum residency { RESIDENCY_DEVICE, RESIDENCY_HOST, RESIDENCY_DROPPED };
+const char *residency_name(enum residency residency); /* "resident", "host", "dropped" */
+
+/* How deep a model sleeps. */
+enum sleep_level { SLEEP_ACTIVATIONS, SLEEP_WEIGHTS, SLEEP_ALL };
+
+struct residency_answer {
+    size_t models;        /* that moved */
+    size_t busy;          /* in use: they leave when their requests are answered */
+    size_t pinned;        /* never leave */
+    uint64_t freed_bytes; /* of device memory */
+    int64_t microseconds;
+};
+/* Done on the keeper's thread. */
+typedef void (*residency_done_fn)(void *arg, const struct residency_answer *answer,
+                                  const struct error *err);
+/* name "": all.  STATUS_NOT_FOUND, STATUS_UNAVAILABLE (not READY).  Sleeping models wake with the
+ * next request. */
+void repository_sleep(struct repository *repository, const char *name, enum sleep_level level,
+                      residency_done_fn done, void *arg);
+/* Brings models back before somebody asks for them; the error of the first that failed. */
+void repository_wake(struct repository *repository, const char *name, residency_done_fn done,
+                     void *arg);
+/* For the governor (a warden_evict_fn, a warden_evictable_fn): idle models leave until about
+ * `bytes` are free, coldest first; returns what is on its way.  Never waits. */
+uint64_t repository_evict(void *repository, uint64_t bytes);
+uint64_t repository_evictable(void *repository);
+
+struct model_residency {
+    enum residency where;
+    bool is_moving, is_pinned;
+    int64_t since_us, last_use_us; /* clock; last_use_us 0: never */
+    int64_t keep_alive_us;         /* in force; CLOCK_NEVER: for ever */
+    int64_t reload_us;             /* the last one took; 0: there was none */
+    int64_t reloads_us;            /* all of them took */
+    uint64_t device_bytes;         /* there, or when it was there last */
+    uint64_t host_bytes;
+    uint64_t evictions, reloads, failed_reloads;
+};
+
+/* Sums over all models since the start, those unloaded included. */
+struct residency_counts {
+    uint64_t evictions, reloads, failed_reloads;
+    int64_t reloads_us;
+    uint64_t host_bytes; /* now */
+};
+struct residency_counts repository_residency_counts(struct repository *repository);
+
 struct model_info { /* one row of the index */
     char name[256];
     char version[24]; /* "" when no version is known */
@@ -115,6 +178,7 @@ struct model_info { /* one row of the index */
     char batching[256];
     uint64_t resident_bytes;
     int64_t load_us; /* how long its load took */
+    struct model_residency residency;
 };
 typedef void (*repository_each_fn)(void *arg, const struct model_info *info, struct model *model);
 /* Every model in the repository; `model` NULL unless loaded, borrowed for the call. */

@@ -1,0 +1,431 @@
+/* The keeper's thread lets models leave: those that were idle for too long, those that the governor
+ * asks for, those that are told to sleep.  Nothing that it does takes long: what does is the
+ * waker's.
+ *
+ * It looks at all models when something is due by time, and when it is nudged: a request waits for
+ * a model that is away, a queue became idle that may not be so for long, a move ended.
+ */
+#define LOG_COMPONENT "models"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "device/host_source.h"
+#include "models/internal.h"
+#include "observe/log.h"
+
+enum { DUE_AT_ONCE = 32 };
+
+/* ---- what is due ---- */
+
+struct due {
+    size_t count;
+    struct model *model[DUE_AT_ONCE]; /* referenced */
+    enum residency to[DUE_AT_ONCE];
+    int64_t next_us; /* when to look again */
+};
+
+static void note_time(struct due *due, int64_t at_us)
+{
+    if (at_us < due->next_us)
+        due->next_us = at_us;
+}
+
+static int64_t later(int64_t at_us, int64_t by_us)
+{
+    return by_us > CLOCK_NEVER - at_us ? CLOCK_NEVER : at_us + by_us;
+}
+
+/* Idle since `from_us`, may be for `patience_us`, then goes to `to`. */
+static void look_at_time(struct due *due, struct model *model, int64_t from_us, int64_t patience_us,
+                         enum residency to, int64_t now_us)
+{
+    int64_t at_us = later(from_us, patience_us);
+
+    if (at_us > now_us || due->count == DUE_AT_ONCE) {
+        note_time(due, at_us > now_us ? at_us : now_us);
+        return;
+    }
+    due->model[due->count] = model_ref(model);
+    due->to[due->count++] = to;
+}
+
+static void look_at_absent(struct repository *repository, struct due *due, struct model *model,
+                           const struct queue_use *use, int64_t now_us)
+{
+    int64_t drop_us = atomic_load(&repository->model_drop_us);
+    struct resident *resident = &model->resident;
+
+    if (use->waiting > 0 || resident->is_wanted) {
+        if (resident->retry_us > now_us) {
+            note_time(due, resident->retry_us);
+            return;
+        }
+        resident->is_moving = true;
+        waker_send(repository, model_ref(model));
+    } else if (resident->where == RESIDENCY_HOST && drop_us > 0 &&
+               use->idle_since_us != CLOCK_NEVER) {
+        look_at_time(due, model, use->idle_since_us, drop_us, RESIDENCY_DROPPED, now_us);
+    }
+}
+
+/* Lock held. */
+static void look_at_model(struct repository *repository, struct due *due, struct model *model,
+                          int64_t now_us)
+{
+    struct resident *resident = &model->resident;
+    int64_t patience_us = resident_patience(model);
+    struct queue_use use;
+
+    if (resident->is_moving)
+        return;
+    queue_read_use(model->queue, &use);
+    if (resident->where != RESIDENCY_DEVICE) {
+        look_at_absent(repository, due, model, &use, now_us);
+        return;
+    }
+    resident->is_wanted = false;
+    queue_set_patience(model->queue, patience_us); /* its configuration may have changed */
+    if (patience_us != CLOCK_NEVER && use.idle_since_us != CLOCK_NEVER)
+        look_at_time(due, model,
+                     use.idle_since_us > resident->since_us ? use.idle_since_us
+                                                            : resident->since_us,
+                     patience_us, RESIDENCY_HOST, now_us);
+}
+
+static void look(struct repository *repository, struct due *due)
+{
+    int64_t now_us = clock_now_us();
+
+    *due = (struct due){.next_us = CLOCK_NEVER};
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+            struct slot *slot = &repository->entry[i]->slot[j];
+
+            if (slot->model != NULL && slot->state == MODEL_READY)
+                look_at_model(repository, due, slot->model, now_us);
+        }
+    pthread_mutex_unlock(&repository->lock);
+}
+
+static void let_leave(struct due *due)
+{
+    for (size_t i = 0; i < due->count; i++) {
+        (void)resident_leave(due->model[i], due->to[i], NULL);
+        model_unref(due->model[i]);
+    }
+}
+
+/* ---- commands ---- */
+
+struct command_models {
+    size_t count;
+    struct model **model; /* referenced */
+};
+
+static void release_models(struct command_models *models)
+{
+    for (size_t i = 0; i < models->count; i++)
+        model_unref(models->model[i]);
+    free(models->model);
+    *models = (struct command_models){.count = 0};
+}
+
+static enum status collect_all(struct repository *repository, struct command_models *models,
+                               struct error *err)
+{
+    size_t count = 0;
+
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        count += repository->entry[i]->slots;
+    models->model = calloc(count + 1, sizeof(struct model *));
+    for (size_t i = 0; models->model != NULL && i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+            struct slot *slot = &repository->entry[i]->slot[j];
+
+            if (slot->model != NULL && slot->state == MODEL_READY)
+                models->model[models->count++] = model_ref(slot->model);
+        }
+    pthread_mutex_unlock(&repository->lock);
+    return models->model != NULL ? STATUS_OK
+                                 : error_set(err, STATUS_NO_MEMORY, "no memory for the request");
+}
+
+/* Every READY version of the model, of all models when the name is "". */
+static enum status collect(struct repository *repository, const char *name,
+                           struct command_models *models, struct error *err)
+{
+    struct model *newest;
+    size_t kept = 0;
+
+    if (name[0] != '\0') {
+        TRY(repository_find(repository, name, "", &newest, err));
+        model_unref(newest);
+    }
+    TRY(collect_all(repository, models, err));
+    for (size_t i = 0; i < models->count; i++) {
+        if (name[0] == '\0' || strcmp(models->model[i]->name, name) == 0)
+            models->model[kept++] = models->model[i];
+        else
+            model_unref(models->model[i]);
+    }
+    models->count = kept;
+    return STATUS_OK;
+}
+
+struct residency_command {
+    struct errand errand; /* first */
+    struct list link;     /* in keeper->waking */
+    char *name;
+    enum sleep_level level;
+    residency_done_fn done;
+    void *arg;
+    int64_t from_us;
+    struct residency_answer answer;
+    struct command_models models; /* wake: until they are back */
+};
+
+static void finish(struct residency_command *command, const struct error *err)
+{
+    command->answer.microseconds = clock_now_us() - command->from_us;
+    command->done(command->arg, &command->answer, err);
+    release_models(&command->models);
+    free(command->name);
+    free(command);
+}
+
+static enum residency where_is(struct model *model)
+{
+    struct repository *repository = model->resident.repository;
+    enum residency where;
+
+    pthread_mutex_lock(&repository->lock);
+    where = model->resident.where;
+    pthread_mutex_unlock(&repository->lock);
+    return where;
+}
+
+static void put_to_sleep(struct model *model, enum residency to, struct residency_answer *answer)
+{
+    enum residency before = where_is(model), after;
+
+    if (model->resident.is_pinned) {
+        answer->pinned++;
+        return;
+    }
+    answer->freed_bytes += resident_leave(model, to, NULL);
+    after = where_is(model);
+    answer->models += after != before;
+    if (after >= to)
+        return;
+    answer->busy++;
+    model_keep_alive(model, 0);
+}
+
+static void run_sleep(struct repository *repository, struct errand *errand)
+{
+    struct residency_command *command = CONTAINER_OF(errand, struct residency_command, errand);
+    struct error err = {.status = STATUS_OK};
+    struct command_models models = {.count = 0};
+    enum status status = collect(repository, command->name, &models, &err);
+
+    if (status == STATUS_OK && command->level != SLEEP_ACTIVATIONS)
+        for (size_t i = 0; i < models.count; i++)
+            put_to_sleep(models.model[i],
+                         command->level == SLEEP_ALL ? RESIDENCY_DROPPED : RESIDENCY_HOST,
+                         &command->answer);
+    release_models(&models);
+    if (status == STATUS_OK)
+        command->answer.freed_bytes += batcher_trim(repository->config.batcher, 0);
+    finish(command, status == STATUS_OK ? NULL : &err);
+}
+
+static void run_wake(struct repository *repository, struct errand *errand)
+{
+    struct residency_command *command = CONTAINER_OF(errand, struct residency_command, errand);
+    struct error err = {.status = STATUS_OK};
+
+    if (collect(repository, command->name, &command->models, &err) != STATUS_OK) {
+        finish(command, &err);
+        return;
+    }
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < command->models.count; i++) {
+        struct resident *resident = &command->models.model[i]->resident;
+
+        if (resident->where == RESIDENCY_DEVICE && !resident->is_moving)
+            continue;
+        resident->is_wanted = true;
+        resident->last_error.status = STATUS_OK;
+        command->answer.models++;
+    }
+    pthread_mutex_unlock(&repository->lock);
+    list_append(&repository->keeper.waking, &command->link);
+}
+
+/* Whether none of its models is on its way any more; *err: the first that did not come. */
+static bool is_over(struct repository *repository, struct residency_command *command,
+                    struct error *err)
+{
+    bool over = true;
+
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < command->models.count; i++) {
+        const struct resident *resident = &command->models.model[i]->resident;
+
+        over = over && (!resident->is_wanted || resident->is_retired);
+        if (err->status == STATUS_OK && resident->last_error.status != STATUS_OK)
+            *err = resident->last_error;
+    }
+    pthread_mutex_unlock(&repository->lock);
+    return over || repository->keeper.is_stopping;
+}
+
+static void finish_woken(struct repository *repository)
+{
+    struct residency_command *command;
+
+    LIST_FOR_EACH (command, &repository->keeper.waking, struct residency_command, link) {
+        struct error err = {.status = STATUS_OK};
+
+        if (!is_over(repository, command, &err))
+            continue;
+        list_remove(&command->link);
+        finish(command, err.status == STATUS_OK ? NULL : &err);
+    }
+}
+
+static void send_command(struct repository *repository, struct residency_command wanted,
+                         const char *name)
+{
+    struct residency_command *command = malloc(sizeof(*command));
+    struct error err;
+
+    if (command != NULL) {
+        *command = wanted;
+        command->from_us = clock_now_us();
+        command->name = strdup(name);
+        if (command->name != NULL) {
+            keeper_send(repository, &command->errand);
+            return;
+        }
+    }
+    free(command);
+    (void)error_set(&err, STATUS_NO_MEMORY, "no memory for the request");
+    wanted.done(wanted.arg, &wanted.answer, &err);
+}
+
+void repository_sleep(struct repository *repository, const char *name, enum sleep_level level,
+                      residency_done_fn done, void *arg)
+{
+    send_command(repository,
+                 (struct residency_command){
+                     .errand.run = run_sleep, .level = level, .done = done, .arg = arg},
+                 name);
+}
+
+void repository_wake(struct repository *repository, const char *name, residency_done_fn done,
+                     void *arg)
+{
+    send_command(repository,
+                 (struct residency_command){.errand.run = run_wake, .done = done, .arg = arg},
+                 name);
+}
+
+/* ---- the thread ---- */
+
+void keeper_send(struct repository *repository, struct errand *errand)
+{
+    mailbox_put(&repository->keeper.box, &errand->mail);
+}
+
+static void run_nudge(struct repository *repository, struct errand *errand)
+{
+    (void)errand;
+    atomic_store(&repository->keeper.nudged, false);
+}
+
+static void run_stop(struct repository *repository, struct errand *errand)
+{
+    (void)errand;
+    repository->keeper.is_stopping = true;
+}
+
+void keeper_nudge(void *arg)
+{
+    struct repository *repository = arg;
+
+    if (!atomic_exchange(&repository->keeper.nudged, true))
+        keeper_send(repository, &repository->keeper.nudge);
+}
+
+static void run_errands(struct repository *repository)
+{
+    struct mail *next;
+
+    for (struct mail *mail = mailbox_take_all(&repository->keeper.box); mail != NULL; mail = next) {
+        struct errand *errand = CONTAINER_OF(mail, struct errand, mail);
+
+        next = mail->next;
+        errand->run(repository, errand);
+    }
+}
+
+static void *keeper_main(void *arg)
+{
+    struct repository *repository = arg;
+    struct keeper *keeper = &repository->keeper;
+    struct batcher *batcher = repository->config.batcher;
+    struct due due = {.next_us = CLOCK_NEVER};
+
+    while (!keeper->is_stopping) {
+        uint64_t bytes;
+
+        mailbox_wait(&keeper->box, due.next_us);
+        /* While it looks it wants to hear of everything. */
+        batcher_attend_at(batcher, CLOCK_NEVER);
+        run_errands(repository);
+        bytes = atomic_exchange(&keeper->evict_bytes, 0);
+        if (bytes > 0)
+            (void)room_evict(repository, bytes, NULL);
+        look(repository, &due);
+        let_leave(&due);
+        finish_woken(repository);
+        batcher_attend_at(batcher, due.next_us);
+    }
+    return NULL;
+}
+
+enum status keeper_start(struct repository *repository)
+{
+    struct keeper *keeper = &repository->keeper;
+
+    list_init(&keeper->waking);
+    keeper->nudge.run = run_nudge;
+    keeper->stop.run = run_stop;
+    TRY(mailbox_init(&keeper->box));
+    batcher_attend_at(repository->config.batcher, CLOCK_NEVER);
+    batcher_set_attend(repository->config.batcher, keeper_nudge, repository);
+    keeper->has_thread = thread_start(&keeper->thread, "keeper", keeper_main, repository);
+    if (keeper->has_thread)
+        return STATUS_OK;
+    batcher_set_attend(repository->config.batcher, NULL, NULL);
+    mailbox_deinit(&keeper->box);
+    return STATUS_NO_MEMORY;
+}
+
+void keeper_stop(struct repository *repository)
+{
+    struct keeper *keeper = &repository->keeper;
+
+    if (!keeper->has_thread)
+        return;
+    batcher_set_attend(repository->config.batcher, NULL, NULL);
+    keeper_send(repository, &keeper->stop);
+    (void)pthread_join(keeper->thread, NULL);
+    mailbox_deinit(&keeper->box);
+}

@@ -1,0 +1,263 @@
+/* The moves of one model. */
+#define LOG_COMPONENT "models"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "device/host_source.h"
+#include "models/folder.h"
+#include "models/internal.h"
+#include "observe/log.h"
+#include "onnx/reader.h"
+
+const char *residency_name(enum residency residency)
+{
+    static const char *const names[] = {"resident", "host", "dropped"};
+
+    return names[residency];
+}
+
+/* ---- configuration ---- */
+
+static const char *parameter(const Inference__ModelConfig *config, const char *name)
+{
+    for (size_t i = 0; i < config->n_parameters; i++)
+        if (strcmp(config->parameters[i]->key, name) == 0 && config->parameters[i]->value != NULL)
+            return config->parameters[i]->value->string_value;
+    return NULL;
+}
+
+enum status resident_configure(struct model *model, struct error *err)
+{
+    const char *pin = parameter(model->config, "sluice.pin");
+    const char *keep = parameter(model->config, "sluice.keep_alive");
+    struct resident *resident = &model->resident;
+
+    resident->own_keep_us = KEEP_ALIVE_DEFAULT;
+    atomic_init(&resident->keep_us, KEEP_ALIVE_DEFAULT);
+    resident->is_pinned = pin != NULL && strcmp(pin, "true") == 0;
+    if (pin != NULL && !resident->is_pinned && strcmp(pin, "false") != 0)
+        return error_set(err, STATUS_INVALID,
+                         "model '%s': parameter 'sluice.pin' is '%.40s', true or false is allowed",
+                         model->name, pin);
+    if (keep != NULL && !keep_alive_parse(keep, strlen(keep), &resident->own_keep_us))
+        return error_set(
+            err, STATUS_INVALID,
+            "model '%s': parameter 'sluice.keep_alive' is '%.40s', allowed is " KEEP_ALIVE_WORDS,
+            model->name, keep);
+    return STATUS_OK;
+}
+
+void resident_start(struct model *model, struct repository *repository)
+{
+    struct resident *resident = &model->resident;
+
+    resident->repository = repository;
+    resident->where = RESIDENCY_DEVICE;
+    resident->born_us = resident->since_us = clock_now_us();
+    resident->device_bytes = network_resident_bytes(model->network);
+    queue_set_patience(model->queue, resident_patience(model));
+}
+
+int64_t resident_patience(const struct model *model)
+{
+    const struct resident *resident = &model->resident;
+    int64_t keep_us = atomic_load_explicit(&resident->keep_us, memory_order_relaxed);
+
+    if (resident->is_pinned)
+        return CLOCK_NEVER;
+    if (keep_us == KEEP_ALIVE_DEFAULT)
+        keep_us = resident->own_keep_us;
+    if (keep_us == KEEP_ALIVE_DEFAULT) {
+        keep_us = atomic_load_explicit(&resident->repository->model_idle_us, memory_order_relaxed);
+        keep_us = keep_us == 0 ? CLOCK_NEVER : keep_us;
+    }
+    return keep_us;
+}
+
+void model_keep_alive(struct model *model, int64_t keep_us)
+{
+    struct resident *resident = &model->resident;
+
+    if (atomic_load_explicit(&resident->keep_us, memory_order_relaxed) == keep_us)
+        return;
+    atomic_store_explicit(&resident->keep_us, keep_us, memory_order_relaxed);
+    queue_set_patience(model->queue, resident_patience(model));
+}
+
+/* ---- moving ---- */
+
+const char *resident_obstacle(struct model *model)
+{
+    struct queue_use use;
+
+    if (model->resident.is_pinned)
+        return "pinned";
+    if (model->resident.is_moving)
+        return "moving";
+    queue_read_use(model->queue, &use);
+    return use.pending > 0 ? "in use" : NULL;
+}
+
+/* Takes the move; false: somebody else has it, or there is nothing to move. */
+static bool begin_leaving(struct model *model, enum residency to)
+{
+    struct repository *repository = model->resident.repository;
+    struct resident *resident = &model->resident;
+    bool begun;
+
+    pthread_mutex_lock(&repository->lock);
+    begun = !resident->is_moving && !resident->is_pinned && resident->where < to;
+    if (begun && resident->where == RESIDENCY_DEVICE)
+        begun = queue_park(model->queue) == STATUS_OK;
+    resident->is_moving = resident->is_moving || begun;
+    pthread_mutex_unlock(&repository->lock);
+    return begun;
+}
+
+static enum residency place_of(const struct model *model)
+{
+    switch (network_place(model->network)) {
+    case NETWORK_DEVICE:
+        return RESIDENCY_DEVICE;
+    case NETWORK_HOST:
+        return RESIDENCY_HOST;
+    default:
+        return RESIDENCY_DROPPED;
+    }
+}
+
+void resident_end_move(struct model *model)
+{
+    struct repository *repository = model->resident.repository;
+    struct resident *resident = &model->resident;
+    bool is_lost;
+
+    pthread_mutex_lock(&repository->lock);
+    if (resident->where != place_of(model))
+        resident->since_us = clock_now_us();
+    resident->where = place_of(model);
+    resident->is_moving = false;
+    is_lost = resident->is_retired && resident->where != RESIDENCY_DEVICE;
+    pthread_mutex_unlock(&repository->lock);
+    if (is_lost)
+        resident_retire(model);
+    keeper_nudge(repository);
+}
+
+void resident_retire(struct model *model)
+{
+    struct repository *repository = model->resident.repository;
+    struct resident *resident = &model->resident;
+    struct error err;
+    bool is_away;
+
+    pthread_mutex_lock(&repository->lock);
+    resident->is_retired = true;
+    is_away = !resident->is_moving && resident->where != RESIDENCY_DEVICE;
+    pthread_mutex_unlock(&repository->lock);
+    if (!is_away)
+        return;
+    (void)error_set(&err, STATUS_UNAVAILABLE,
+                    "model '%s' version %s was unloaded before it was back on the device",
+                    model->name, model->version_text);
+    queue_refuse(model->queue, &err);
+}
+
+uint64_t resident_leave(struct model *model, enum residency to, uint64_t *out_host_bytes)
+{
+    struct repository *repository = model->resident.repository;
+    uint64_t freed = 0, host = 0;
+
+    if (!begin_leaving(model, to))
+        return 0;
+    if (network_place(model->network) == NETWORK_DEVICE) {
+        freed = network_leave(model->network);
+        pthread_mutex_lock(&repository->lock);
+        model->resident.device_bytes = freed;
+        model->resident.evictions++;
+        repository->counts.evictions++;
+        pthread_mutex_unlock(&repository->lock);
+    }
+    if (to == RESIDENCY_DROPPED || !room_on_host(repository, model))
+        host = network_strip(model->network);
+    host_trim();
+    log_info("model '%s' version %s left the device: %" PRIu64 " bytes, now %s", model->name,
+             model->version_text, freed, residency_name(place_of(model)));
+    resident_end_move(model);
+    if (out_host_bytes != NULL)
+        *out_host_bytes = host;
+    return freed;
+}
+
+/* ---- coming back ---- */
+
+static enum status check_file(const struct model *model, struct error *err)
+{
+    const struct resident *resident = &model->resident;
+    bool polls = resident->repository->config.control == CONTROL_POLL;
+
+    if (folder_signature(resident->folder) == resident->signature)
+        return STATUS_OK;
+    return error_set(err, polls ? STATUS_UNAVAILABLE : STATUS_PRECONDITION,
+                     "model '%s' version %s: %s changed on disk since it was loaded: %s",
+                     model->name, model->version_text, resident->folder,
+                     polls ? "it is loaded again by the next poll of the repository"
+                           : "load the model again");
+}
+
+/* Looked at before and after the reading: what was read is what was loaded before. */
+static enum status read_again(struct model *model, struct error *err)
+{
+    struct graph *graph;
+    enum status status;
+
+    TRY(check_file(model, err));
+    TRY(onnx_read_file(model->resident.file, &graph, NULL, err));
+    status = check_file(model, err);
+    if (status != STATUS_OK) {
+        graph_destroy(graph);
+        return status;
+    }
+    return network_refill(model->network, graph, err);
+}
+
+static void count_return(struct model *model, enum status status, int64_t took_us)
+{
+    struct repository *repository = model->resident.repository;
+    struct resident *resident = &model->resident;
+
+    pthread_mutex_lock(&repository->lock);
+    if (status == STATUS_OK) {
+        resident->device_bytes = network_resident_bytes(model->network);
+        resident->reload_us = took_us;
+        resident->reloads_us += took_us;
+        resident->reloads++;
+        repository->counts.reloads++;
+        repository->counts.reloads_us += took_us;
+    } else {
+        resident->failed_reloads++;
+        repository->counts.failed_reloads++;
+    }
+    pthread_mutex_unlock(&repository->lock);
+}
+
+enum status resident_return(struct model *model, struct error *err)
+{
+    int64_t from_us = clock_now_us();
+    enum status status = STATUS_OK;
+
+    if (network_place(model->network) == NETWORK_GONE)
+        status = read_again(model, err);
+    if (status == STATUS_OK)
+        status = network_return(model->network, err);
+    count_return(model, status, clock_now_us() - from_us);
+    if (status != STATUS_OK)
+        return status;
+    log_info("model '%s' version %s is back on the device: %" PRIu64 " bytes, %" PRId64 " ms",
+             model->name, model->version_text, network_resident_bytes(model->network),
+             (clock_now_us() - from_us) / 1000);
+    return STATUS_OK;
+}

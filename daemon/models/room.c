@@ -1,0 +1,265 @@
+/* Room on the device: who may leave for it, and who is in the way. */
+#define LOG_COMPONENT "models"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "govern/eviction.h"
+#include "models/internal.h"
+
+/* ---- who may leave ---- */
+
+struct idle_list {
+    size_t count;
+    struct model **model; /* referenced */
+    struct eviction_candidate *candidate;
+    size_t *order;
+};
+
+static void release_idle(struct idle_list *idle)
+{
+    for (size_t i = 0; i < idle->count; i++)
+        model_unref(idle->model[i]);
+    free(idle->model);
+    free(idle->candidate);
+    free(idle->order);
+}
+
+static struct eviction_candidate judge(struct model *model, const struct queue_use *use,
+                                       int64_t now_us)
+{
+    const struct resident *resident = &model->resident;
+    int64_t lived_us = now_us - resident->born_us;
+
+    return (struct eviction_candidate){
+        .bytes = network_resident_bytes(model->network),
+        .reload_us = resident->reload_us > 0 ? resident->reload_us : model->load_us,
+        .idle_us = use->idle_since_us == CLOCK_NEVER ? 0 : now_us - use->idle_since_us,
+        .interval_us = use->requests > 0 ? lived_us / (int64_t)use->requests + 1 : 0,
+    };
+}
+
+static size_t count_slots(const struct repository *repository)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < repository->entries; i++)
+        count += repository->entry[i]->slots;
+    return count;
+}
+
+/* Lock held. */
+static void add_idle(struct idle_list *idle, struct model *model, int64_t now_us)
+{
+    struct queue_use use;
+
+    if (model->resident.where != RESIDENCY_DEVICE || resident_obstacle(model) != NULL)
+        return;
+    queue_read_use(model->queue, &use);
+    idle->candidate[idle->count] = judge(model, &use, now_us);
+    idle->model[idle->count++] = model_ref(model);
+}
+
+static bool list_idle(struct repository *repository, const struct model *spared,
+                      struct idle_list *idle)
+{
+    int64_t now_us = clock_now_us();
+    size_t room;
+
+    *idle = (struct idle_list){.count = 0};
+    pthread_mutex_lock(&repository->lock);
+    room = count_slots(repository) + 1;
+    idle->model = calloc(room, sizeof(struct model *));
+    idle->candidate = calloc(room, sizeof(*idle->candidate));
+    idle->order = calloc(room, sizeof(*idle->order));
+    if (idle->model != NULL && idle->candidate != NULL && idle->order != NULL)
+        for (size_t i = 0; i < repository->entries; i++)
+            for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+                struct slot *slot = &repository->entry[i]->slot[j];
+
+                if (slot->model != NULL && slot->state == MODEL_READY && slot->model != spared)
+                    add_idle(idle, slot->model, now_us);
+            }
+    pthread_mutex_unlock(&repository->lock);
+    return idle->count > 0;
+}
+
+uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct model *spared)
+{
+    uint64_t freed = 0, before;
+
+    do {
+        struct idle_list idle;
+        size_t count;
+
+        before = freed;
+        if (list_idle(repository, spared, &idle)) {
+            count = eviction_choose(idle.candidate, idle.count, bytes - freed, idle.order);
+            for (size_t i = 0; i < count; i++)
+                freed += resident_leave(idle.model[idle.order[i]], RESIDENCY_HOST, NULL);
+        }
+        release_idle(&idle);
+    } while (freed < bytes && freed > before);
+    return freed;
+}
+
+uint64_t repository_evictable(void *arg)
+{
+    struct repository *repository = arg;
+    struct idle_list idle;
+    uint64_t bytes = 0;
+
+    (void)list_idle(repository, NULL, &idle);
+    for (size_t i = 0; i < idle.count; i++)
+        bytes += idle.candidate[i].bytes;
+    release_idle(&idle);
+    return bytes;
+}
+
+uint64_t repository_evict(void *arg, uint64_t bytes)
+{
+    struct repository *repository = arg;
+    uint64_t most = repository_evictable(repository);
+
+    if (bytes > most)
+        bytes = most;
+    if (bytes == 0)
+        return 0;
+    atomic_store(&repository->keeper.evict_bytes, bytes);
+    keeper_nudge(repository);
+    return bytes;
+}
+
+/* ---- who is in the way ---- */
+
+static void explain_model(struct model *model, char *text, size_t room)
+{
+    const char *obstacle = resident_obstacle(model);
+    size_t used = strlen(text);
+    uint64_t bytes = network_resident_bytes(model->network);
+
+    if (bytes == 0)
+        return;
+    (void)snprintf(text + used, room - used, "%s'%.60s' %" PRIu64 " bytes (%s)",
+                   used == 0 ? "" : ", ", model->name, bytes, obstacle == NULL ? "idle" : obstacle);
+}
+
+void room_explain(struct repository *repository, const struct model *spared, char *text,
+                  size_t room)
+{
+    struct ledger_stats stats;
+    size_t used;
+
+    text[0] = '\0';
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+            struct model *model = repository->entry[i]->slot[j].model;
+
+            if (model != NULL && model != spared)
+                explain_model(model, text, room);
+        }
+    pthread_mutex_unlock(&repository->lock);
+    ledger_read(repository->config.ledger, &stats);
+    used = strlen(text);
+    if (stats.planned_bytes > 0)
+        (void)snprintf(text + used, room - used, "%s%" PRIu64 " bytes of batches that run",
+                       used == 0 ? "" : ", ", stats.planned_bytes);
+    if (text[0] == '\0')
+        (void)snprintf(text, room, "nothing, the budget is smaller");
+}
+
+/* Weights that stay whatever happens: pinned ones. */
+static uint64_t fixed_bytes(struct repository *repository, const struct model *spared)
+{
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+            const struct model *model = repository->entry[i]->slot[j].model;
+
+            if (model != NULL && model != spared && model->resident.is_pinned)
+                bytes += network_resident_bytes(model->network);
+        }
+    pthread_mutex_unlock(&repository->lock);
+    return bytes;
+}
+
+static uint64_t available_bytes(struct repository *repository, uint64_t *out_budget)
+{
+    struct ledger_stats stats;
+    uint64_t ceiling = ledger_ceiling(repository->config.ledger);
+
+    ledger_read(repository->config.ledger, &stats);
+    *out_budget = stats.budget_bytes;
+    return ceiling > stats.planned_bytes ? ceiling - stats.planned_bytes : 0;
+}
+
+bool room_make(struct repository *repository, uint64_t bytes, const struct model *spared,
+               bool *out_never, uint64_t *out_available)
+{
+    uint64_t budget, available = available_bytes(repository, &budget);
+
+    if (available < bytes) {
+        (void)room_evict(repository, bytes - available, spared);
+        available = available_bytes(repository, &budget);
+    }
+    *out_available = available;
+    *out_never = bytes > budget || fixed_bytes(repository, spared) > budget - bytes;
+    return available >= bytes;
+}
+
+/* ---- host memory of models that left ---- */
+
+/* The model in host memory that was used longest ago, referenced; NULL: none may be dropped.
+ * *out_bytes: of all of them. */
+static struct model *coldest_on_host(struct repository *repository, const struct model *spared,
+                                     uint64_t *out_bytes)
+{
+    int64_t coldest_us = CLOCK_NEVER;
+    struct model *coldest = NULL;
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+            struct model *model = repository->entry[i]->slot[j].model;
+            struct queue_use use;
+
+            if (model == NULL || model == spared || model->resident.where != RESIDENCY_HOST)
+                continue;
+            bytes += network_host_bytes(model->network);
+            queue_read_use(model->queue, &use);
+            if (resident_obstacle(model) == NULL && use.idle_since_us < coldest_us) {
+                coldest = model;
+                coldest_us = use.idle_since_us;
+            }
+        }
+    if (coldest != NULL)
+        (void)model_ref(coldest);
+    pthread_mutex_unlock(&repository->lock);
+    *out_bytes = bytes;
+    return coldest;
+}
+
+bool room_on_host(struct repository *repository, const struct model *model)
+{
+    uint64_t limit = atomic_load(&repository->host_cache_bytes);
+    uint64_t mine = network_host_bytes(model->network), others;
+
+    while (mine <= limit) {
+        struct model *coldest = coldest_on_host(repository, model, &others);
+        bool fits = others <= limit - mine;
+
+        if (!fits && coldest != NULL)
+            (void)resident_leave(coldest, RESIDENCY_DROPPED, NULL);
+        model_unref(coldest);
+        if (fits || coldest == NULL)
+            return fits;
+    }
+    return false;
+}

@@ -1,0 +1,160 @@
+/* The waker's thread brings models back to the device, one at a time.
+ *
+ * A model that does not fit beside those in use waits (RETRY_US later the keeper sends it again)
+ * for as long as its requests do; one that cannot fit whatever leaves fails at once.
+ */
+#define LOG_COMPONENT "models"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "device/host_source.h"
+#include "models/internal.h"
+#include "observe/log.h"
+
+enum { RETRY_US = 20000, ATTEMPTS = 3 };
+
+/* The table says of a READY model that it cannot come back. */
+static void note_outcome(struct model *model, const struct error *err)
+{
+    struct repository *repository = model->resident.repository;
+    struct entry *entry;
+    struct slot *slot;
+
+    pthread_mutex_lock(&repository->lock);
+    entry = entry_find(repository, model->name);
+    slot = entry == NULL ? NULL : slot_find(entry, model->version);
+    if (slot != NULL && slot->model == model)
+        (void)snprintf(slot->reason, sizeof(slot->reason), "%.511s",
+                       err->status == STATUS_OK ? "" : err->text);
+    model->resident.is_wanted = false;
+    model->resident.last_error = *err;
+    pthread_mutex_unlock(&repository->lock);
+}
+
+static void fail(struct model *model, const struct error *err)
+{
+    log_error("model '%s' version %s does not come back: %s", model->name, model->version_text,
+              err->text);
+    note_outcome(model, err);
+    resident_end_move(model);
+    queue_refuse(model->queue, err);
+}
+
+static void postpone(struct model *model, uint64_t available_bytes)
+{
+    struct repository *repository = model->resident.repository;
+
+    queue_blame(model->queue, model->resident.device_bytes, available_bytes);
+    pthread_mutex_lock(&repository->lock);
+    model->resident.retry_us = clock_now_us() + RETRY_US;
+    pthread_mutex_unlock(&repository->lock);
+    resident_end_move(model);
+}
+
+static void no_room(struct model *model, uint64_t available_bytes, struct error *err)
+{
+    char obstacles[ERROR_TEXT_BYTES / 2];
+
+    room_explain(model->resident.repository, model, obstacles, sizeof(obstacles));
+    (void)error_set(err, STATUS_NO_MEMORY,
+                    "model '%s' version %s needs %" PRIu64 " bytes of the device, %" PRIu64
+                    " are available; in the way: %s",
+                    model->name, model->version_text, model->resident.device_bytes, available_bytes,
+                    obstacles);
+}
+
+/* Somebody else may take the room between room_make() and the reload. */
+static enum status try_return(struct model *model, bool *out_never, uint64_t *out_available,
+                              struct error *err)
+{
+    struct repository *repository = model->resident.repository;
+    enum status status = STATUS_NO_MEMORY;
+
+    for (int i = 0; i < ATTEMPTS && status == STATUS_NO_MEMORY; i++) {
+        if (!room_make(repository, model->resident.device_bytes, model, out_never, out_available)) {
+            no_room(model, *out_available, err);
+            return STATUS_NO_MEMORY;
+        }
+        status = resident_return(model, err);
+    }
+    host_trim();
+    return status;
+}
+
+static void wake(struct repository *repository, struct model *model)
+{
+    struct error err = {.status = STATUS_OK};
+    uint64_t available = 0;
+    bool never = false, is_prefetch;
+    enum status status;
+
+    pthread_mutex_lock(&repository->lock);
+    is_prefetch = model->resident.is_wanted;
+    pthread_mutex_unlock(&repository->lock);
+    status = try_return(model, &never, &available, &err);
+    if (status == STATUS_OK) {
+        note_outcome(model, &err);
+        resident_end_move(model);
+        queue_resume(model->queue);
+    } else if (status == STATUS_NO_MEMORY && !never && !is_prefetch) {
+        postpone(model, available);
+    } else {
+        fail(model, &err);
+    }
+    model_unref(model);
+}
+
+/* ---- the thread ---- */
+
+static void *waker_main(void *arg)
+{
+    struct repository *repository = arg;
+    struct waker *waker = &repository->waker;
+    bool stopping = false;
+
+    while (!stopping) {
+        struct mail *next;
+
+        mailbox_wait(&waker->box, CLOCK_NEVER);
+        for (struct mail *mail = mailbox_take_all(&waker->box); mail != NULL; mail = next) {
+            next = mail->next;
+            if (mail == &waker->stop)
+                stopping = true;
+            else
+                wake(repository, CONTAINER_OF(mail, struct model, resident.mail));
+        }
+    }
+    return NULL;
+}
+
+void waker_send(struct repository *repository, struct model *model)
+{
+    mailbox_put(&repository->waker.box, &model->resident.mail);
+}
+
+enum status waker_start(struct repository *repository)
+{
+    struct waker *waker = &repository->waker;
+
+    TRY(mailbox_init(&waker->box));
+    waker->has_thread = thread_start(&waker->thread, "waker", waker_main, repository);
+    if (waker->has_thread)
+        return STATUS_OK;
+    mailbox_deinit(&waker->box);
+    return STATUS_NO_MEMORY;
+}
+
+void waker_stop(struct repository *repository)
+{
+    struct waker *waker = &repository->waker;
+
+    if (!waker->has_thread)
+        return;
+    mailbox_put(&waker->box, &waker->stop);
+    (void)pthread_join(waker->thread, NULL);
+    mailbox_deinit(&waker->box);
+}
