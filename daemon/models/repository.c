@@ -227,7 +227,8 @@ void repository_destroy(struct repository *repository)
         mailbox_put(&repository->loader, &repository->stop.mail);
         (void)pthread_join(repository->thread, NULL);
     }
-    ledger_set_make_way(repository->config.ledger, NULL, NULL);
+    if (repository->keeper.has_thread)
+        ledger_set_make_way(repository->config.ledger, NULL, NULL);
     keeper_stop(repository);
     waker_stop(repository);
     for (size_t i = 0; i < repository->entries; i++)
