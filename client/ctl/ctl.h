@@ -2,6 +2,7 @@
  *
  *   main.c      options and the table of verbs
  *   verbs.c     verbs that ask one question and print the answer
+ *   residency.c sleep, wake, make-room
  *   infer.c     infer
  *   bench.c     bench
  *   message.c   calls and their answers
@@ -117,6 +118,9 @@ int verb_stats(struct ctl *ctl);
 int verb_config(struct ctl *ctl);
 int verb_reload(struct ctl *ctl);
 int verb_drain(struct ctl *ctl);
+int verb_sleep(struct ctl *ctl);
+int verb_wake(struct ctl *ctl);
+int verb_make_room(struct ctl *ctl);
 int verb_infer(struct ctl *ctl);
 int verb_bench(struct ctl *ctl);
 

@@ -73,24 +73,35 @@ int verb_health(struct ctl *ctl)
 
 static void show_models(const json_t *answer)
 {
-    static const char *const titles[] = {"MODEL",     "VERSION", "STATE",   "BATCHING", "RESIDENT",
-                                         "LOADED IN", "ROWS",    "BATCHES", "REASON"};
-    struct table *table = table_create(9, titles, "llllrrrrl");
+    static const char *const titles[] = {"MODEL",   "VERSION",  "STATE",     "BATCHING", "WHERE",
+                                         "FOR",     "BYTES",    "LOADED IN", "RELOAD",   "ROWS",
+                                         "BATCHES", "LAST USE", "REASON"};
+    struct table *table = table_create(13, titles, "lllllrrrrrrrl");
     const json_t *row;
     size_t i;
 
     json_array_foreach(json_object_get(answer, "models"), i, row)
     {
         char bytes[TEXT_ROOM], load[TEXT_ROOM], rows[TEXT_ROOM], batches[TEXT_ROOM];
+        char since[TEXT_ROOM] = "", reload[TEXT_ROOM] = "", use[TEXT_ROOM] = "", where[48];
+        bool is_loaded = json_object_get(row, "residency") != NULL;
 
+        if (is_loaded)
+            (void)text_of_us(json_number(row, "since_us"), since);
+        if (json_number(row, "reload_us") > 0)
+            (void)text_of_us(json_number(row, "reload_us"), reload);
+        if (is_loaded && json_integer_value(json_object_get(row, "last_use_us")) >= 0)
+            (void)text_of_us(json_number(row, "last_use_us"), use);
+        (void)snprintf(where, sizeof(where), "%.20s%s", json_text(row, "residency"),
+                       json_is_true(json_object_get(row, "pinned")) ? ", pinned" : "");
         (void)snprintf(rows, sizeof(rows), "%" PRIu64, json_number(row, "inference_count"));
         (void)snprintf(batches, sizeof(batches), "%" PRIu64, json_number(row, "execution_count"));
-        table_add(table,
-                  (const char *const[]){json_text(row, "name"), json_text(row, "version"),
-                                        json_text(row, "state"), json_text(row, "batching"),
-                                        text_of_bytes(json_number(row, "resident_bytes"), bytes),
-                                        text_of_us(json_number(row, "load_us"), load), rows,
-                                        batches, json_text(row, "reason")});
+        table_add(table, (const char *const[]){
+                             json_text(row, "name"), json_text(row, "version"),
+                             json_text(row, "state"), json_text(row, "batching"), where, since,
+                             text_of_bytes(json_number(row, "resident_bytes"), bytes),
+                             text_of_us(json_number(row, "load_us"), load), reload, rows, batches,
+                             use, json_text(row, "reason")});
     }
     table_print(table, stdout);
 }

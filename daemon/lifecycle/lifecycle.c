@@ -258,7 +258,6 @@ static void apply(struct daemon *daemon)
     const struct config *config = values(daemon);
     struct govern_config govern = budget_govern_config(config, &daemon->budget);
 
-    ledger_set_budget(daemon->ledger, daemon->budget.limit_bytes);
     if (ledger_set_history(daemon->ledger, config->memory.history) != STATUS_OK)
         log_warn("no memory for a history of %u events, the old one stays", config->memory.history);
     host_pool_set_limit(daemon->host_pool, daemon->budget.host_bytes);

@@ -137,6 +137,10 @@ void waker_send(struct repository *repository, struct model *model);
 /* Lets idle models leave the device, least worth first, until `bytes` are free; `spared` may be
  * NULL.  Returns what came. */
 uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct model *spared);
+/* The same, model by model through `let_go`, which returns what came; begins none after `until_us`.
+ */
+uint64_t room_evict_by(struct repository *repository, uint64_t bytes, const struct model *spared,
+                       int64_t until_us, uint64_t (*let_go)(struct model *model));
 /* Names who holds the device and why: "'a' 123 bytes (in use), …". */
 void room_explain(struct repository *repository, const struct model *spared, char *text,
                   size_t room);
@@ -144,6 +148,8 @@ void room_explain(struct repository *repository, const struct model *spared, cha
  * *out_never: no waiting would help.  *out_available: what is there. */
 bool room_make(struct repository *repository, uint64_t bytes, const struct model *spared,
                bool *out_never, uint64_t *out_available);
+/* Drops the model in host memory that was used longest ago; returns the host bytes that came. */
+uint64_t room_drop_coldest(struct repository *repository);
 /* Whether the model, on its way out of the device, fits into HostCache=; drops colder ones for it.
  */
 bool room_on_host(struct repository *repository, const struct model *model);

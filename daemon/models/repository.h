@@ -150,6 +150,46 @@ void repository_wake(struct repository *repository, const char *name, residency_
 uint64_t repository_evict(void *repository, uint64_t bytes);
 uint64_t repository_evictable(void *repository);
 
+/* ---- room for another program on the device ---- */
+
+struct room_request {
+    uint64_t bytes;   /* to give back to the device */
+    int64_t until_us; /* the answer is due then (clock time) */
+    /* Called on the keeper's thread before anything is given back, with `bytes`; and afterwards
+     * with what of them was not: whoever lowers the budget keeps what was freed from being taken
+     * again. May be NULL. */
+    void (*hold)(void *arg, uint64_t bytes);
+    void (*unhold)(void *arg, uint64_t bytes);
+    void *hold_arg;
+};
+
+/* The steps, cheapest first.  Plans and what stays in host memory count only on a device whose
+ * memory is the host's. */
+enum room_step { ROOM_ACTIVATIONS, ROOM_PLANS, ROOM_WEIGHTS, ROOM_HOST, ROOM_STEPS };
+const char *room_step_name(enum room_step step); /* "activations", "plans", "weights", "host" */
+
+enum { ROOM_LEFT_MAX = 32 };
+struct room_left { /* what could not go */
+    char name[128];
+    uint64_t bytes;
+    const char *why; /* "in use", "pinned", "moving", "idle" (time was up, or enough was free) */
+};
+
+struct room_answer {
+    uint64_t freed_bytes;
+    uint64_t freed[ROOM_STEPS]; /* sums to freed_bytes */
+    uint64_t active_bytes;      /* of batches that run */
+    size_t left_count;          /* largest first */
+    struct room_left left[ROOM_LEFT_MAX];
+    int64_t microseconds;
+};
+/* Done on the keeper's thread; both are borrowed for the call. */
+typedef void (*room_done_fn)(void *arg, const struct room_answer *answer, const struct error *err);
+/* Gives back as much as was asked for and can be had until the time is up.  Begins nothing new when
+ * it is; STATUS_NO_MEMORY: no memory for the request itself. */
+void repository_make_room(struct repository *repository, const struct room_request *request,
+                          room_done_fn done, void *arg);
+
 struct model_residency {
     enum residency where;
     bool is_moving, is_pinned;

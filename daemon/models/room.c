@@ -87,7 +87,18 @@ static bool list_idle(struct repository *repository, const struct model *spared,
     return idle->count > 0;
 }
 
+static uint64_t leave_for_host(struct model *model)
+{
+    return resident_leave(model, RESIDENCY_HOST, NULL);
+}
+
 uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct model *spared)
+{
+    return room_evict_by(repository, bytes, spared, CLOCK_NEVER, leave_for_host);
+}
+
+uint64_t room_evict_by(struct repository *repository, uint64_t bytes, const struct model *spared,
+                       int64_t until_us, uint64_t (*let_go)(struct model *model))
 {
     uint64_t freed = 0, before;
 
@@ -98,8 +109,8 @@ uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct 
         before = freed;
         if (list_idle(repository, spared, &idle)) {
             count = eviction_choose(idle.candidate, idle.count, bytes - freed, idle.order);
-            for (size_t i = 0; i < count; i++)
-                freed += resident_leave(idle.model[idle.order[i]], RESIDENCY_HOST, NULL);
+            for (size_t i = 0; i < count && clock_now_us() < until_us; i++)
+                freed += let_go(idle.model[idle.order[i]]);
         }
         release_idle(&idle);
     } while (freed < bytes && freed > before);
@@ -244,6 +255,17 @@ static struct model *coldest_on_host(struct repository *repository, const struct
     pthread_mutex_unlock(&repository->lock);
     *out_bytes = bytes;
     return coldest;
+}
+
+uint64_t room_drop_coldest(struct repository *repository)
+{
+    uint64_t others, freed = 0;
+    struct model *coldest = coldest_on_host(repository, NULL, &others);
+
+    if (coldest != NULL)
+        (void)resident_leave(coldest, RESIDENCY_DROPPED, &freed);
+    model_unref(coldest);
+    return freed;
 }
 
 bool room_on_host(struct repository *repository, const struct model *model)

@@ -28,6 +28,9 @@ struct warden {
     int64_t evict_again_us; /* nothing was idle: ask again then (the ticking thread's) */
     /* under lock */
     struct governor governor;
+    struct govern_config config; /* as configured: without what is held for others */
+    uint64_t held_bytes;
+    int64_t held_until_us;
     bool pinned;
     uint64_t refused_seen; /* of batcher_refused() */
     unsigned cap_shift;
@@ -49,6 +52,7 @@ enum status warden_create(const struct govern_config *config, struct device *dev
     warden->host_pool = host_pool;
     warden->batcher = batcher;
     atomic_init(&warden->may_load, true);
+    warden->config = *config;
     governor_init(&warden->governor, config, clock_now_us());
     *out_warden = warden;
     return STATUS_OK;
@@ -75,12 +79,51 @@ bool warden_may_load(struct warden *warden)
     return atomic_load_explicit(&warden->may_load, memory_order_relaxed);
 }
 
+/* The configuration, less what is held for others.  Lock held. */
+static void apply_config(struct warden *warden)
+{
+    struct govern_config config = warden->config;
+
+    config.budget_bytes -=
+        warden->held_bytes < config.budget_bytes ? warden->held_bytes : config.budget_bytes;
+    governor_configure(&warden->governor, &config);
+    ledger_set_budget(warden->ledger, config.budget_bytes);
+}
+
 void warden_configure(struct warden *warden, const struct govern_config *config)
 {
     pthread_mutex_lock(&warden->lock);
-    governor_configure(&warden->governor, config);
+    warden->config = *config;
+    apply_config(warden);
     pthread_mutex_unlock(&warden->lock);
-    ledger_set_budget(warden->ledger, config->budget_bytes);
+}
+
+void warden_hold(struct warden *warden, uint64_t bytes, int64_t until_us)
+{
+    pthread_mutex_lock(&warden->lock);
+    warden->held_bytes += bytes;
+    if (until_us > warden->held_until_us)
+        warden->held_until_us = until_us;
+    apply_config(warden);
+    pthread_mutex_unlock(&warden->lock);
+}
+
+void warden_unhold(struct warden *warden, uint64_t bytes)
+{
+    pthread_mutex_lock(&warden->lock);
+    warden->held_bytes -= bytes < warden->held_bytes ? bytes : warden->held_bytes;
+    apply_config(warden);
+    pthread_mutex_unlock(&warden->lock);
+}
+
+/* What was held for others is ours again.  Lock held. */
+static void end_hold(struct warden *warden, int64_t now_us)
+{
+    if (warden->held_bytes == 0 || now_us < warden->held_until_us)
+        return;
+    log_info("%" PRIu64 " bytes held for others are in the budget again", warden->held_bytes);
+    warden->held_bytes = 0;
+    apply_config(warden);
 }
 
 /* ---- sampling ---- */
@@ -177,6 +220,7 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     enum govern_level before;
 
     pthread_mutex_lock(&warden->lock);
+    end_hold(warden, now_us);
     input = sample(warden, now_us);
     before = warden->governor.level;
     governor_tick(&warden->governor, &input, &verdict);
@@ -184,6 +228,8 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     if (verdict.level_changed)
         say_level(warden, &input, before, &verdict);
     carry_out(warden, &verdict);
+    if (warden->held_bytes > 0 && warden->held_until_us < verdict.next_tick_us)
+        verdict.next_tick_us = warden->held_until_us;
     pthread_mutex_unlock(&warden->lock);
     atomic_store_explicit(&warden->may_load, verdict.may_load, memory_order_relaxed);
     evict(warden, verdict.evict_bytes, now_us);
@@ -228,6 +274,8 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     pthread_mutex_lock(&warden->lock);
     view.level = warden->governor.level;
     view.pinned = warden->pinned;
+    view.held_bytes = warden->held_bytes;
+    view.held_until_us = warden->held_bytes > 0 ? warden->held_until_us : 0;
     view.low_bytes = share(config->low, config->budget_bytes);
     view.high_bytes = share(config->high, config->budget_bytes);
     view.critical_bytes = share(config->critical, config->budget_bytes);

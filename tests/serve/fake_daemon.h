@@ -23,6 +23,7 @@ struct model {
     const char *name;
     struct model_port in, out;
     bool is_held, is_slow;
+    int64_t keep_us; /* what the last request said */
     struct model_stats stats;
     Inference__ModelConfig config;
 };
@@ -169,6 +170,67 @@ void repository_unload(struct repository *repository, const char *name, reposito
     enum status status = repository_find(repository, name, "", &model, &err);
 
     done(arg, status, &err, 4096);
+}
+
+/* Nothing of the fake's ever leaves. */
+static inline void fake_move(struct repository *repository, const char *name,
+                             residency_done_fn done, void *arg)
+{
+    const struct residency_answer answer = {.models = 1, .freed_bytes = 4096};
+    struct model *model;
+    struct error err = {0};
+
+    if (name[0] != '\0' && repository_find(repository, name, "", &model, &err) != STATUS_OK)
+        done(arg, &answer, &err);
+    else
+        done(arg, &answer, NULL);
+}
+
+void repository_sleep(struct repository *repository, const char *name, enum sleep_level level,
+                      residency_done_fn done, void *arg)
+{
+    (void)level;
+    fake_move(repository, name, done, arg);
+}
+
+void repository_wake(struct repository *repository, const char *name, residency_done_fn done,
+                     void *arg)
+{
+    fake_move(repository, name, done, arg);
+}
+
+void repository_make_room(struct repository *repository, const struct room_request *request,
+                          room_done_fn done, void *arg)
+{
+    const struct room_answer answer = {.freed_bytes = request->bytes,
+                                       .freed = {[ROOM_WEIGHTS] = request->bytes}};
+
+    (void)repository;
+    done(arg, &answer, NULL);
+}
+
+const char *residency_name(enum residency residency)
+{
+    (void)residency;
+    return "resident";
+}
+
+const char *room_step_name(enum room_step step)
+{
+    static const char *const names[] = {"activations", "plans", "weights", "host"};
+
+    return names[step];
+}
+
+void model_keep_alive(struct model *model, int64_t keep_us)
+{
+    model->keep_us = keep_us;
+}
+
+struct residency_counts repository_residency_counts(struct repository *repository)
+{
+    (void)repository;
+    return (struct residency_counts){.evictions = 2, .reloads = 1};
 }
 
 struct model *model_ref(struct model *model)
@@ -346,6 +408,16 @@ void warden_empty_cache(struct warden *warden, bool forced, struct empty_cache_a
     (void)warden, (void)forced;
     *out_answer = (struct empty_cache_answer){.freed_bytes = 12};
 }
+void warden_hold(struct warden *warden, uint64_t bytes, int64_t until_us)
+{
+    (void)warden, (void)bytes, (void)until_us;
+}
+
+void warden_unhold(struct warden *warden, uint64_t bytes)
+{
+    (void)warden, (void)bytes;
+}
+
 struct ledger *warden_ledger(struct warden *warden)
 {
     (void)warden;

@@ -76,12 +76,15 @@ static void add_model(void *arg, const struct model_info *info, struct model *mo
     json_int_t rows = stats != NULL ? (json_int_t)atomic_load(&stats->inference_count) : 0;
     json_int_t batches = stats != NULL ? (json_int_t)atomic_load(&stats->execution_count) : 0;
 
-    (void)json_array_append_new(
-        arg, json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I}", "name", info->name, "version",
-                       info->version, "state", model_state_name(info->state), "reason",
-                       info->reason, "batching", info->batching, "resident_bytes",
-                       (json_int_t)info->resident_bytes, "load_us", (json_int_t)info->load_us,
-                       "inference_count", rows, "execution_count", batches));
+    json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I}", "name", info->name, "version",
+                            info->version, "state", model_state_name(info->state), "reason",
+                            info->reason, "batching", info->batching, "resident_bytes",
+                            (json_int_t)info->resident_bytes, "load_us", (json_int_t)info->load_us,
+                            "inference_count", rows, "execution_count", batches);
+
+    if (model != NULL)
+        admin_add_residency(row, &info->residency);
+    (void)json_array_append_new(arg, row);
 }
 
 void run_admin_models(struct call *call)

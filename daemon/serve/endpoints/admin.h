@@ -17,5 +17,7 @@ static inline const Sluice__V1__AdminRequest *admin_request(const struct call *c
 void admin_reply(struct call *call, json_t *document);
 /* Answers with ready text. */
 void admin_reply_text(struct call *call, const char *text);
+/* Where the model is, since when, what its way back takes: into a row of the answer to Models. */
+void admin_add_residency(json_t *row, const struct model_residency *residency);
 
 #endif
