@@ -218,15 +218,9 @@ static inline void open_repository(void)
     assert_ok(repository_create(&bench.config, &bench.repository, &err));
     repository_on_change(bench.repository, on_change, NULL);
     pthread_mutex_lock(&bench.lock);
-    while (!repository_is_settled(bench.repository)) {
-        struct timespec soon; /* it may have settled before anybody listened */
-
-        (void)clock_gettime(CLOCK_REALTIME, &soon);
-        soon.tv_nsec += 5000000;
-        soon.tv_sec += soon.tv_nsec / 1000000000;
-        soon.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&bench.moved, &bench.lock, &soon);
-    }
+    /* It settles, then says so: to us, unless it had settled before. */
+    while (!repository_is_settled(bench.repository))
+        pthread_cond_wait(&bench.moved, &bench.lock);
     pthread_mutex_unlock(&bench.lock);
 }
 
