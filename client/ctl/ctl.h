@@ -3,6 +3,10 @@
  *   main.c      options and the table of verbs
  *   verbs.c     verbs that ask one question and print the answer
  *   residency.c sleep, wake, make-room
+ *   memory.c    the verb memory and its tables
+ *   summary.c   memory --summary, --stats
+ *   snapshot.c  memory --snapshot; pickle.c writes pickles
+ *   watch.c     memory --watch; chart.c draws
  *   infer.c     infer
  *   bench.c     bench
  *   message.c   calls and their answers
@@ -60,6 +64,9 @@ int ctl_admin(struct ctl *ctl, const char *verb, const Sluice__V1__AdminRequest 
               json_t **out_answer);
 /* Prints the document when JSON was asked for; true then: there is nothing more to print. */
 bool ctl_printed_json(const struct ctl *ctl, const json_t *answer);
+/* Asks `verb` and shows the answer: as JSON, or by `show`. */
+int ctl_ask(struct ctl *ctl, const char *verb, const Sluice__V1__AdminRequest *request,
+            void (*show)(const json_t *answer));
 uint64_t json_number(const json_t *object, const char *key);  /* 0 when absent or negative */
 const char *json_text(const json_t *object, const char *key); /* "" when absent; borrowed */
 

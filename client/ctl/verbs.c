@@ -8,9 +8,8 @@
 #include "proto/admin.pb-c.h"
 #include "proto/grpc_service.pb-c.h"
 
-/* Asks `verb` and shows the answer: as JSON, or by `show`. */
-static int ask(struct ctl *ctl, const char *verb, const Sluice__V1__AdminRequest *request,
-               void (*show)(const json_t *answer))
+int ctl_ask(struct ctl *ctl, const char *verb, const Sluice__V1__AdminRequest *request,
+            void (*show)(const json_t *answer))
 {
     json_t *answer;
     int exit_status = ctl_admin(ctl, verb, request, &answer);
@@ -48,7 +47,7 @@ static void show_status(const json_t *answer)
 
 int verb_status(struct ctl *ctl)
 {
-    return ask(ctl, "Status", &nothing, show_status);
+    return ctl_ask(ctl, "Status", &nothing, show_status);
 }
 
 int verb_health(struct ctl *ctl)
@@ -108,7 +107,7 @@ static void show_models(const json_t *answer)
 
 int verb_models(struct ctl *ctl)
 {
-    return ask(ctl, "Models", &nothing, show_models);
+    return ctl_ask(ctl, "Models", &nothing, show_models);
 }
 
 static void show_loaded(const json_t *answer)
@@ -129,7 +128,7 @@ int verb_load(struct ctl *ctl)
     request.model = ctl->argv[1];
     if (ctl->argc == 3)
         request.config = ctl->argv[2];
-    return ask(ctl, "Load", &request, show_loaded);
+    return ctl_ask(ctl, "Load", &request, show_loaded);
 }
 
 static void show_freed(const json_t *answer)
@@ -146,91 +145,7 @@ int verb_unload(struct ctl *ctl)
     if (ctl->argc != 2)
         return ctl_usage("unload MODEL");
     request.model = ctl->argv[1];
-    return ask(ctl, "Unload", &request, show_freed);
-}
-
-/* One bar of the memory picture: used, cached, free, with the marks above it. */
-static void print_bar(const json_t *memory)
-{
-    static const char *const marks_of[] = {"low", "high", "critical"};
-    enum { WIDTH = 60 };
-    char bar[WIDTH + 1], marks[WIDTH + 1];
-    double budget = (double)json_number(memory, "budget_bytes") + 1;
-    double allocated = (double)json_number(memory, "allocated_bytes");
-    double reserved = (double)json_number(memory, "reserved_bytes");
-
-    memset(marks, ' ', WIDTH);
-    for (size_t i = 0; i < 3; i++) {
-        uint64_t bytes = json_number(json_object_get(memory, "watermarks"), marks_of[i]);
-        int at = (int)((double)bytes / budget * WIDTH);
-
-        marks[at < WIDTH ? at : WIDTH - 1] = "LHC"[i];
-    }
-    for (int i = 0; i < WIDTH; i++) {
-        double here = (i + 0.5) / WIDTH * budget;
-
-        bar[i] = here < allocated ? '#' : here < reserved ? '+' : '.';
-    }
-    bar[WIDTH] = marks[WIDTH] = '\0';
-    (void)printf("  %s\n  %s  # in use  + cached  . free of the budget\n", marks, bar);
-}
-
-static void print_owners(const json_t *owners)
-{
-    static const char *const titles[] = {"OWNER", "KIND", "BYTES", "SINCE", "LAST USE"};
-    struct table *table = table_create(5, titles, "llrrr");
-    const json_t *owner;
-    size_t i;
-
-    json_array_foreach(owners, i, owner)
-    {
-        char bytes[TEXT_ROOM], since[TEXT_ROOM], use[TEXT_ROOM];
-
-        table_add(table, (const char *const[]){json_text(owner, "owner"), json_text(owner, "kind"),
-                                               text_of_bytes(json_number(owner, "bytes"), bytes),
-                                               text_of_us(json_number(owner, "since_us"), since),
-                                               text_of_us(json_number(owner, "last_use_us"), use)});
-    }
-    table_print(table, stdout);
-}
-
-static void show_memory(const json_t *answer)
-{
-    const json_t *host = json_object_get(answer, "host"), *kinds = json_object_get(answer, "kinds");
-    const json_t *bytes;
-    const char *kind;
-    char a[TEXT_ROOM], b[TEXT_ROOM], c[TEXT_ROOM];
-
-    (void)printf("%s: %s of %s reserved, level %s%s\n", json_text(answer, "device"),
-                 text_of_bytes(json_number(answer, "reserved_bytes"), a),
-                 text_of_bytes(json_number(answer, "budget_bytes"), b), json_text(answer, "level"),
-                 json_is_true(json_object_get(answer, "pinned")) ? " (pinned)" : "");
-    print_bar(answer);
-    (void)printf("  allocated %s (peak %s), cached %s\n",
-                 text_of_bytes(json_number(answer, "allocated_bytes"), a),
-                 text_of_bytes(json_number(answer, "peak_allocated_bytes"), b),
-                 text_of_bytes(json_number(answer, "cached_bytes"), c));
-    json_object_foreach((json_t *)kinds, kind, bytes)(void)
-        printf("    %-12s %12s\n", kind, text_of_bytes(json_number(kinds, kind), a));
-    (void)printf("  resident size of the process %s\n",
-                 text_of_bytes(json_number(answer, "resident_bytes"), a));
-    (void)printf("  empty_cache %" PRIu64 " times, %s given back, %" PRIu64 " level changes\n",
-                 json_number(answer, "empty_cache_total"),
-                 text_of_bytes(json_number(answer, "empty_cache_freed_bytes_total"), a),
-                 json_number(answer, "transitions_total"));
-    if (host != NULL)
-        (void)printf("  requests and responses: %s in use, %s kept, of %s\n",
-                     text_of_bytes(json_number(host, "in_use_bytes"), a),
-                     text_of_bytes(json_number(host, "cached_bytes"), b),
-                     text_of_bytes(json_number(host, "limit_bytes"), c));
-    print_owners(json_object_get(answer, "owners"));
-}
-
-int verb_memory(struct ctl *ctl)
-{
-    if (ctl->argc > 1)
-        return ctl_usage("memory");
-    return ask(ctl, "Memory", &nothing, show_memory);
+    return ctl_ask(ctl, "Unload", &request, show_freed);
 }
 
 static void show_emptied(const json_t *answer)
@@ -252,7 +167,7 @@ int verb_empty_cache(struct ctl *ctl)
     request.forced = ctl->argc == 2 && strcmp(ctl->argv[1], "--force") == 0;
     if (ctl->argc > 2 || (ctl->argc == 2 && !request.forced))
         return ctl_usage("empty-cache [--force]");
-    return ask(ctl, "EmptyCache", &request, show_emptied);
+    return ctl_ask(ctl, "EmptyCache", &request, show_emptied);
 }
 
 static bool parse_batch(const char *text, int64_t *out_batch)
@@ -330,7 +245,7 @@ int verb_stats(struct ctl *ctl)
         return ctl_usage("stats [MODEL]");
     if (ctl->argc == 2)
         request.model = ctl->argv[1];
-    return ask(ctl, "Stats", &request, show_stats);
+    return ctl_ask(ctl, "Stats", &request, show_stats);
 }
 
 /* Lets the daemon's own program check a file: there is one reader of configurations. */
@@ -374,7 +289,7 @@ static void show_config(const json_t *answer)
 int verb_config(struct ctl *ctl)
 {
     if (ctl->argc == 2 && strcmp(ctl->argv[1], "show") == 0)
-        return ask(ctl, "Config", &nothing, show_config);
+        return ctl_ask(ctl, "Config", &nothing, show_config);
     if (ctl->argc >= 2 && strcmp(ctl->argv[1], "check") == 0)
         return check_config(ctl);
     return ctl_usage("config show | config check [FILE]");
@@ -393,7 +308,7 @@ int verb_reload(struct ctl *ctl)
      */
     if (ctl->argc > 2 || (ctl->argc == 2 && strcmp(ctl->argv[1], "--wait") != 0))
         return ctl_usage("reload [--wait]");
-    return ask(ctl, "Reload", &nothing, show_reloaded);
+    return ctl_ask(ctl, "Reload", &nothing, show_reloaded);
 }
 
 static void show_draining(const json_t *answer)
@@ -404,5 +319,5 @@ static void show_draining(const json_t *answer)
 
 int verb_drain(struct ctl *ctl)
 {
-    return ask(ctl, "Drain", &nothing, show_draining);
+    return ctl_ask(ctl, "Drain", &nothing, show_draining);
 }
