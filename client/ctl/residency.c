@@ -6,20 +6,6 @@
 #include "ctl.h"
 #include "proto/admin.pb-c.h"
 
-static int ask(struct ctl *ctl, const char *verb, const Sluice__V1__AdminRequest *request,
-               void (*show)(const json_t *answer))
-{
-    json_t *answer;
-    int exit_status = ctl_admin(ctl, verb, request, &answer);
-
-    if (exit_status != EXIT_DONE)
-        return exit_status;
-    if (!ctl_printed_json(ctl, answer))
-        show(answer);
-    json_decref(answer);
-    return EXIT_DONE;
-}
-
 /* MODEL or --all; NULL: neither. */
 static char *model_or_all(const char *word)
 {
@@ -57,7 +43,7 @@ int verb_sleep(struct ctl *ctl)
         return ctl_usage("%s", usage);
     if (ctl->argc == 4)
         request.level = ctl->argv[3];
-    return ask(ctl, "Sleep", &request, show_asleep);
+    return ctl_ask(ctl, "Sleep", &request, show_asleep);
 }
 
 static void show_awake(const json_t *answer)
@@ -77,7 +63,7 @@ int verb_wake(struct ctl *ctl)
         request.model = model_or_all(ctl->argv[1]);
     if (ctl->argc != 2 || request.model == NULL)
         return ctl_usage("wake MODEL|--all");
-    return ask(ctl, "Wake", &request, show_awake);
+    return ctl_ask(ctl, "Wake", &request, show_awake);
 }
 
 /* ---- make-room ---- */
@@ -166,5 +152,5 @@ int verb_make_room(struct ctl *ctl)
         if (to == NULL || !read_time(ctl->argv[i + 1], to))
             return ctl_usage("%s", usage);
     }
-    return ask(ctl, "MakeRoom", &request, show_room);
+    return ctl_ask(ctl, "MakeRoom", &request, show_room);
 }
