@@ -84,7 +84,6 @@ struct repository {
     _Atomic uint64_t host_cache_bytes;
     pthread_mutex_t lock;
     /* under lock */
-    struct residency_counts counts; /* but host_bytes */
     size_t entries, room;
     struct entry **entry; /* sorted by name */
     void (*changed)(void *arg);

@@ -426,6 +426,15 @@ static void fill_residency(struct model_residency *info, struct model *model)
     };
 }
 
+void model_read_residency(struct model *model, struct model_residency *out_residency)
+{
+    struct repository *repository = model->resident.repository;
+
+    pthread_mutex_lock(&repository->lock);
+    fill_residency(out_residency, model);
+    pthread_mutex_unlock(&repository->lock);
+}
+
 static void fill_row(struct row *row, const struct entry *entry, const struct slot *slot)
 {
     struct model_info *info = &row->info;
@@ -533,19 +542,4 @@ void repository_unload(struct repository *repository, const char *name, reposito
                        void *arg)
 {
     send_command(repository, true, name, NULL, done, arg);
-}
-
-struct residency_counts repository_residency_counts(struct repository *repository)
-{
-    struct residency_counts counts;
-
-    pthread_mutex_lock(&repository->lock);
-    counts = repository->counts;
-    for (size_t i = 0; i < repository->entries; i++)
-        for (size_t j = 0; j < repository->entry[i]->slots; j++)
-            if (repository->entry[i]->slot[j].model != NULL)
-                counts.host_bytes +=
-                    network_host_bytes(repository->entry[i]->slot[j].model->network);
-    pthread_mutex_unlock(&repository->lock);
-    return counts;
 }

@@ -202,13 +202,7 @@ struct model_residency {
     uint64_t evictions, reloads, failed_reloads;
 };
 
-/* Sums over all models since the start, those unloaded included. */
-struct residency_counts {
-    uint64_t evictions, reloads, failed_reloads;
-    int64_t reloads_us;
-    uint64_t host_bytes; /* now */
-};
-struct residency_counts repository_residency_counts(struct repository *repository);
+void model_read_residency(struct model *model, struct model_residency *out_residency);
 
 struct model_info { /* one row of the index */
     char name[256];

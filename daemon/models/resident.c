@@ -178,7 +178,6 @@ uint64_t resident_leave(struct model *model, enum residency to, uint64_t *out_ho
         pthread_mutex_lock(&repository->lock);
         model->resident.device_bytes = freed;
         model->resident.evictions++;
-        repository->counts.evictions++;
         pthread_mutex_unlock(&repository->lock);
     }
     if (to == RESIDENCY_DROPPED || !room_on_host(repository, model))
@@ -235,11 +234,8 @@ static void count_return(struct model *model, enum status status, int64_t took_u
         resident->reload_us = took_us;
         resident->reloads_us += took_us;
         resident->reloads++;
-        repository->counts.reloads++;
-        repository->counts.reloads_us += took_us;
     } else {
         resident->failed_reloads++;
-        repository->counts.failed_reloads++;
     }
     pthread_mutex_unlock(&repository->lock);
 }

@@ -1,6 +1,7 @@
 #include "serve/codec/infer_request.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "serve/codec/typed_contents.h"
 #include "serve/codec/wire.h"
@@ -90,6 +91,25 @@ static enum status wrong_kind(const struct parameter *parameter, const char *kin
                      (int)parameter->key.size, parameter->key.data, kind);
 }
 
+/* As Ollama's users write it: "5m", or seconds as a number. */
+static enum status read_keep_alive(struct infer_message *message, const struct parameter *parameter,
+                                   struct error *err)
+{
+    double seconds = (double)parameter->number;
+    bool good;
+
+    if (parameter->kind == DOUBLE_PARAM)
+        memcpy(&seconds, &parameter->number, sizeof(seconds));
+    if (parameter->kind == STRING_PARAM)
+        good =
+            keep_alive_parse(parameter->text.data, parameter->text.size, &message->keep_alive_us);
+    else
+        good = parameter->kind > BOOL_PARAM &&
+               keep_alive_from_seconds(seconds, &message->keep_alive_us);
+    message->has_keep_alive = good;
+    return good ? STATUS_OK : error_set(err, STATUS_INVALID, "keep_alive is " KEEP_ALIVE_WORDS);
+}
+
 static enum status read_request_parameter(struct infer_message *message,
                                           const struct parameter *parameter, struct error *err)
 {
@@ -103,6 +123,8 @@ static enum status read_request_parameter(struct infer_message *message,
         if (!is_number || parameter->number < 0)
             return wrong_kind(parameter, "int64_param", err);
         message->timeout_us = parameter->number;
+    } else if (key_is(parameter, "keep_alive")) {
+        return read_keep_alive(message, parameter, err);
     } else if (parameter->key.size >= 7 && memcmp(parameter->key.data, "triton_", 7) == 0 &&
                !key_is(parameter, "triton_enable_empty_final_response")) {
         return error_set(err, STATUS_INVALID,

@@ -249,6 +249,24 @@ static bool read_output(struct reader *reader)
     return scan->why == NULL;
 }
 
+/* As Ollama's users write it: "5m", or seconds as a number. */
+static bool read_keep_alive(struct reader *reader)
+{
+    struct infer_message *message = reader->message;
+    struct json_scan *scan = &reader->scan;
+    struct slice text;
+    double seconds;
+
+    message->has_keep_alive = true;
+    if (scan_peek(scan) != '"')
+        return scan_double(scan, &seconds) &&
+               (keep_alive_from_seconds(seconds, &message->keep_alive_us) ||
+                scan_fail(scan, "keep_alive is " KEEP_ALIVE_WORDS));
+    return scan_string(scan, &text) &&
+           (keep_alive_parse(text.data, text.size, &message->keep_alive_us) ||
+            scan_fail(scan, "keep_alive is " KEEP_ALIVE_WORDS));
+}
+
 static bool read_parameters(struct reader *reader)
 {
     struct infer_message *message = reader->message;
@@ -268,6 +286,9 @@ static bool read_parameters(struct reader *reader)
                 message->priority = (uint64_t)number;
             else
                 message->timeout_us = number;
+        } else if (is(name, "keep_alive")) {
+            if (!read_keep_alive(reader))
+                return false;
         } else if (is(name, "binary_data_output")) {
             if (!scan_bool(scan, &message->binary_data_output))
                 return false;

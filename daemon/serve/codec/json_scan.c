@@ -29,7 +29,7 @@ static inline void skip_space(struct json_scan *scan)
 }
 
 /* The next character that is no space; 0 at the end. */
-static char scan_peek(struct json_scan *scan)
+char scan_peek(struct json_scan *scan)
 {
     skip_space(scan);
     return scan->at < scan->end && scan->why == NULL ? *scan->at : '\0';
@@ -334,6 +334,16 @@ bool scan_integer(struct json_scan *scan, int64_t *out_value)
 
     return scan_number(scan, &number) &&
            number_to_integer(scan, &number, INT64_MAX, (uint64_t)INT64_MAX + 1, out_value);
+}
+
+bool scan_double(struct json_scan *scan, double *out_value)
+{
+    struct number number;
+
+    if (!scan_number(scan, &number))
+        return false;
+    *out_value = number.value;
+    return true;
 }
 
 bool scan_bool(struct json_scan *scan, bool *out_value)

@@ -28,8 +28,11 @@ bool scan_enter(struct json_scan *scan, char open);
 bool scan_next_member(struct json_scan *scan, struct slice *out_name);
 bool scan_next_element(struct json_scan *scan);
 
+/* The next character that is no space; 0 at the end. */
+char scan_peek(struct json_scan *scan);
 bool scan_string(struct json_scan *scan, struct slice *out_text);
 bool scan_integer(struct json_scan *scan, int64_t *out_value);
+bool scan_double(struct json_scan *scan, double *out_value);
 bool scan_bool(struct json_scan *scan, bool *out_value);
 /* Any value; its bytes stay as they are, so that it can be read later. */
 bool scan_skip(struct json_scan *scan);

@@ -14,12 +14,21 @@ struct plan_job {
 static enum status make_plan(struct admin_job *job, FILE *to, struct error *err)
 {
     struct plan_job *plan_job = CONTAINER_OF(job, struct plan_job, job);
+    struct model *model = job->notice.call->model;
     struct plan *plan = NULL;
+    enum status status;
 
-    TRY(network_plan(model_network(job->notice.call->model), plan_job->shapes, &plan, err));
-    plan_explain(plan, to, plan_job->as_json);
+    if (!queue_visit(model_queue(model)))
+        return error_set(err, STATUS_PRECONDITION,
+                         "model '%s' is not on the device: a request or `sluicectl wake` brings it "
+                         "back",
+                         model_name(model));
+    status = network_plan(model_network(model), plan_job->shapes, &plan, err);
+    if (status == STATUS_OK)
+        plan_explain(plan, to, plan_job->as_json);
     plan_unref(plan);
-    return STATUS_OK;
+    queue_leave(model_queue(model));
+    return status;
 }
 
 static const Sluice__V1__InputShape *shape_of(const Sluice__V1__AdminRequest *request,

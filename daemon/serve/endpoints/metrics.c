@@ -98,6 +98,28 @@ static void write_outcomes(FILE *to, const struct model_info *info, struct model
     write_outcome(to, info, "rejected", rejected);
 }
 
+static void write_residency(FILE *to, const struct model_info *info)
+{
+    char labels[LABELS_MAX], more[64];
+
+    for (unsigned where = RESIDENCY_DEVICE; where <= RESIDENCY_DROPPED; where++) {
+        (void)snprintf(more, sizeof(more), ",where=\"%s\"", residency_name((enum residency)where));
+        label_model(info, more, labels);
+        metrics_write_value(to, METRIC_MODEL_RESIDENCY, labels, info->residency.where == where);
+    }
+}
+
+static void write_reloads(FILE *to, const struct model_info *info)
+{
+    char labels[LABELS_MAX];
+
+    label_model(info, ",outcome=\"ok\"", labels);
+    metrics_write_value(to, METRIC_MODEL_RELOADS_TOTAL, labels, (double)info->residency.reloads);
+    label_model(info, ",outcome=\"failed\"", labels);
+    metrics_write_value(to, METRIC_MODEL_RELOADS_TOTAL, labels,
+                        (double)info->residency.failed_reloads);
+}
+
 static const struct histogram *histogram_of(struct model_stats *stats, enum metric metric)
 {
     switch (metric) {
@@ -141,6 +163,22 @@ static void write_series(void *arg, const struct model_info *info, struct model 
     case METRIC_REQUESTS_TOTAL:
         write_outcomes(series->to, info, stats);
         break;
+    case METRIC_MODEL_RESIDENCY:
+        write_residency(series->to, info);
+        break;
+    case METRIC_MODEL_HOST_BYTES:
+        metrics_write_value(series->to, series->metric, labels, (double)info->residency.host_bytes);
+        break;
+    case METRIC_MODEL_EVICTIONS_TOTAL:
+        metrics_write_value(series->to, series->metric, labels, (double)info->residency.evictions);
+        break;
+    case METRIC_MODEL_RELOADS_TOTAL:
+        write_reloads(series->to, info);
+        break;
+    case METRIC_MODEL_RELOAD_SECONDS_TOTAL:
+        metrics_write_value(series->to, series->metric, labels,
+                            (double)info->residency.reloads_us / 1e6);
+        break;
     default:
         metrics_write_histogram(series->to, series->metric, labels,
                                 histogram_of(stats, series->metric));
@@ -154,7 +192,9 @@ static void write_models(FILE *to, struct server *server)
         METRIC_COMPUTE_DURATION_SECONDS, METRIC_BATCH_SIZE,
         METRIC_REQUESTS_TOTAL,           METRIC_QUEUE_REQUESTS,
         METRIC_MODEL_RESIDENT_BYTES,     METRIC_MODEL_READY,
-        METRIC_PLAN_CACHE_BYTES,
+        METRIC_PLAN_CACHE_BYTES,         METRIC_MODEL_RESIDENCY,
+        METRIC_MODEL_HOST_BYTES,         METRIC_MODEL_EVICTIONS_TOTAL,
+        METRIC_MODEL_RELOADS_TOTAL,      METRIC_MODEL_RELOAD_SECONDS_TOTAL,
     };
 
     for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {

@@ -216,6 +216,8 @@ static enum status bind_request(struct call *call, struct error *err)
     request->priority = call->infer->priority;
     request->queue_timeout_us = call->infer->timeout_us;
     request->deadline_us = call->deadline_us;
+    model_keep_alive(call->model,
+                     call->infer->has_keep_alive ? call->infer->keep_alive_us : KEEP_ALIVE_DEFAULT);
     request->keeps_inputs = true; /* they lie in the body, which goes with the call */
     return STATUS_OK;
 }

@@ -75,9 +75,27 @@ static size_t copy_batches(struct call *call, struct model_stats *stats,
     return count;
 }
 
-static Inference__ModelStatistics *copy_model(struct call *call, const char *name,
-                                              const char *version, struct model_stats *stats)
+static Inference__ResidencyStatistics *copy_residency(struct call *call, struct model *model)
 {
+    Inference__ResidencyStatistics *copy = call_take(call, sizeof(*copy));
+    struct model_residency residency;
+
+    if (copy == NULL)
+        return NULL;
+    model_read_residency(model, &residency);
+    inference__residency_statistics__init(copy);
+    copy->residency = (char *)(uintptr_t)residency_name(residency.where);
+    copy->evictions = residency.evictions;
+    copy->reloads = residency.reloads;
+    copy->failed_reloads = residency.failed_reloads;
+    copy->reload_ns = (uint64_t)residency.reloads_us * 1000;
+    return copy;
+}
+
+static Inference__ModelStatistics *copy_model(struct call *call, const char *name,
+                                              const char *version, struct model *model)
+{
+    struct model_stats *stats = queue_stats(model_queue(model));
     Inference__ModelStatistics *copy = call_take(call, sizeof(*copy));
 
     if (copy == NULL)
@@ -90,6 +108,7 @@ static Inference__ModelStatistics *copy_model(struct call *call, const char *nam
     copy->execution_count = atomic_load(&stats->execution_count);
     copy->inference_stats = copy_stats(call, stats);
     copy->n_batch_stats = copy_batches(call, stats, &copy->batch_stats);
+    copy->residency_stats = copy_residency(call, model);
     return copy->name != NULL && copy->version != NULL ? copy : NULL;
 }
 
@@ -113,7 +132,7 @@ static void add_model(void *arg, const struct model_info *info, struct model *mo
 
     if (model == NULL || all->count == all->room)
         return;
-    copy = copy_model(all->call, info->name, info->version, queue_stats(model_queue(model)));
+    copy = copy_model(all->call, info->name, info->version, model);
     if (copy == NULL)
         all->failed = true;
     else
@@ -154,8 +173,7 @@ void run_model_statistics(struct call *call)
         call_fail_with(call, &err);
         return;
     }
-    one = copy_model(call, model_name(call->model), model_version(call->model),
-                     queue_stats(model_queue(call->model)));
+    one = copy_model(call, model_name(call->model), model_version(call->model), call->model);
     if (one == NULL) {
         call_fail(call, STATUS_NO_MEMORY, "out of memory for the answer");
         return;
