@@ -78,7 +78,7 @@ static enum status open_named(const struct device_config *config, struct device 
                               struct error *err)
 {
     const struct device_ops *ops;
-    char known[128] = "auto, cuda";
+    char known[128] = "auto";
 
     if (strcmp(config->name, "auto") == 0)
         return open_auto(config, out_device, err);
@@ -91,8 +91,8 @@ static enum status open_named(const struct device_config *config, struct device 
         strncat(known, ", ", sizeof(known) - strlen(known) - 1);
         strncat(known, table[i]->name, sizeof(known) - strlen(known) - 1);
     }
-    return error_set(err, STATUS_NOT_FOUND, "there is no device '%s'; known are: %s", config->name,
-                     known);
+    return error_set(err, STATUS_NOT_FOUND, "there is no device '%s'; known are: %s, cuda",
+                     config->name, known);
 }
 
 /* The CPU beside a device that cannot compute everything itself. */
