@@ -25,6 +25,9 @@ enum status solo_open(const char *device, unsigned threads, struct solo *out_sol
     if (status == STATUS_OK)
         status = lane_arena_create(solo.device->memory, solo.ledger, "lane 0", BUDGET_BYTES,
                                    &solo.arena);
+    if (status == STATUS_OK)
+        status = lane_arena_create(solo.device->memory, solo.ledger, "lane 0 io", BUDGET_BYTES,
+                                   &solo.io);
     if (status != STATUS_OK) {
         solo_close(&solo);
         return status;
@@ -42,6 +45,7 @@ void solo_unload(struct solo *solo)
 void solo_close(struct solo *solo)
 {
     solo_unload(solo);
+    lane_arena_destroy(solo->io);
     lane_arena_destroy(solo->arena);
     if (solo->ledger != NULL)
         ledger_destroy(solo->ledger);
@@ -61,76 +65,159 @@ enum status solo_load(struct solo *solo, const char *path, struct error *err)
     return network_create(graph, solo->device, solo->ledger, &config, &solo->network, err);
 }
 
+/* ---- buffers where the device wants them ---- */
+
+enum { IO_ALIGNMENT = 256 };
+
+/* Memory of one run: the host's by malloc, the device's from solo->io, behind each other. */
+struct buffers {
+    struct solo *solo;
+    bool host;
+    char *base;
+    size_t used;
+    size_t inputs, outputs;
+    struct run_buffer *in, *out;
+    struct shape *shapes;
+};
+
+static void *take(struct buffers *buffers, size_t bytes)
+{
+    size_t room = (bytes + IO_ALIGNMENT) / IO_ALIGNMENT * IO_ALIGNMENT;
+    void *base;
+    char *at;
+
+    if (buffers->host)
+        return malloc(bytes > 0 ? bytes : 1);
+    if (buffers->base == NULL) {
+        if (lane_arena_begin(buffers->solo->io, room, &base) != STATUS_OK)
+            return NULL;
+        buffers->base = base;
+    } else if (lane_arena_extend(buffers->solo->io, buffers->used + room) != STATUS_OK) {
+        return NULL;
+    }
+    at = buffers->base + buffers->used;
+    buffers->used += room;
+    return at;
+}
+
 static void *place(void *arg, size_t output, const struct shape *shape, size_t bytes)
 {
-    struct run_buffer *buffers = arg;
-
-    (void)buffers;
     (void)output;
     (void)shape;
-    return malloc(bytes > 0 ? bytes : 1);
+    return take(arg, bytes);
+}
+
+static enum status bind_inputs(struct buffers *buffers, const struct tensor *in)
+{
+    struct device_lane *lane = buffers->solo->lane;
+
+    lane->device->ops->lane_enter(lane);
+    for (size_t i = 0; i < buffers->inputs; i++) {
+        struct run_buffer *buffer = &buffers->in[i];
+
+        *buffer = (struct run_buffer){(void *)(uintptr_t)in[i].data, tensor_bytes(&in[i])};
+        if (buffers->host)
+            continue;
+        buffer->data = take(buffers, buffer->bytes);
+        if (buffer->data == NULL)
+            return STATUS_NO_MEMORY;
+        TRY(lane->device->ops->copy_in(lane, buffer->data, in[i].data, buffer->bytes));
+    }
+    return STATUS_OK;
 }
 
 /* Room for what the plan tells; the rest is asked for while running. */
-static enum status make_buffers(const struct plan *plan, size_t count,
-                                const struct network_port *ports, struct run_buffer *buffers)
+static enum status bind_outputs(struct buffers *buffers, const struct plan *plan,
+                                const struct network_port *ports)
 {
     const bool *bound;
     const struct shape *shapes = plan_output_shapes(plan, &bound);
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < buffers->outputs; i++) {
+        struct run_buffer *buffer = &buffers->out[i];
+
         if (bound[i]) {
-            buffers[i].bytes = RUN_PLACE;
+            buffer->bytes = RUN_PLACE;
             continue;
         }
-        buffers[i].bytes = (size_t)shape_count(&shapes[i]) * dtype_bytes(ports[i].dtype);
-        buffers[i].data = malloc(buffers[i].bytes > 0 ? buffers[i].bytes : 1);
-        if (buffers[i].data == NULL)
+        buffer->bytes = (size_t)shape_count(&shapes[i]) * dtype_bytes(ports[i].dtype);
+        buffer->data = take(buffers, buffer->bytes);
+        if (buffer->data == NULL)
             return STATUS_NO_MEMORY;
     }
     return STATUS_OK;
 }
 
+/* The outputs as tensors in host memory. */
+static enum status fetch_outputs(struct buffers *buffers, const struct network_port *ports,
+                                 struct solo_outputs *outputs)
+{
+    struct device_lane *lane = buffers->solo->lane;
+
+    for (size_t i = 0; i < buffers->outputs; i++) {
+        struct tensor *tensor = &outputs->tensors[i];
+        void *data = buffers->out[i].data;
+
+        *tensor = (struct tensor){ports[i].dtype, buffers->shapes[i], data};
+        if (buffers->host)
+            continue;
+        data = malloc(tensor_bytes(tensor) + 1);
+        tensor->data = data;
+        if (data == NULL)
+            return STATUS_NO_MEMORY;
+        TRY(lane->device->ops->copy_out(lane, data, buffers->out[i].data, tensor_bytes(tensor)));
+    }
+    return lane->device->ops->lane_wait(lane);
+}
+
+static enum status run_bound(struct buffers *buffers, struct plan *plan, const struct tensor *in,
+                             struct solo_outputs *outputs, struct error *err)
+{
+    const struct network_port *ports;
+    struct run run = {.lane = buffers->solo->lane,
+                      .arena = buffers->solo->arena,
+                      .inputs = buffers->inputs,
+                      .in = buffers->in,
+                      .outputs = buffers->outputs,
+                      .out = buffers->out,
+                      .out_shapes = buffers->shapes,
+                      .place = place,
+                      .place_arg = buffers,
+                      .strings = outputs->strings};
+
+    (void)network_outputs(buffers->solo->network, &ports);
+    TRY(bind_inputs(buffers, in));
+    TRY(bind_outputs(buffers, plan, ports));
+    TRY(plan_run(plan, &run, err));
+    return fetch_outputs(buffers, ports, outputs);
+}
+
 static enum status run_planned(struct solo *solo, struct plan *plan, const struct tensor *in,
                                struct solo_outputs *outputs, struct error *err)
 {
-    const struct network_port *in_ports, *ports;
-    size_t inputs = network_inputs(solo->network, &in_ports);
-    size_t count = network_outputs(solo->network, &ports);
-    struct run_buffer *in_buffers = calloc(inputs + 1, sizeof(*in_buffers));
-    struct run_buffer *buffers = calloc(count + 1, sizeof(*buffers));
-    struct shape *shapes = calloc(count + 1, sizeof(*shapes));
+    const struct network_port *ports;
+    struct buffers buffers = {.solo = solo,
+                              .host = solo->device->ops->host_memory,
+                              .inputs = network_inputs(solo->network, &ports)};
     enum status status = STATUS_NO_MEMORY;
 
-    outputs->count = count;
-    outputs->tensors = calloc(count + 1, sizeof(*outputs->tensors));
+    buffers.outputs = outputs->count = network_outputs(solo->network, &ports);
+    buffers.in = calloc(buffers.inputs + 1, sizeof(*buffers.in));
+    buffers.out = calloc(buffers.outputs + 1, sizeof(*buffers.out));
+    buffers.shapes = calloc(buffers.outputs + 1, sizeof(*buffers.shapes));
+    outputs->tensors = calloc(outputs->count + 1, sizeof(*outputs->tensors));
     outputs->strings = string_heap_create();
-    if (in_buffers != NULL && buffers != NULL && shapes != NULL && outputs->tensors != NULL &&
-        outputs->strings != NULL)
-        status = make_buffers(plan, count, ports, buffers);
-    if (status == STATUS_OK) {
-        struct run run = {.lane = solo->lane,
-                          .arena = solo->arena,
-                          .inputs = inputs,
-                          .in = in_buffers,
-                          .outputs = count,
-                          .out = buffers,
-                          .out_shapes = shapes,
-                          .place = place,
-                          .place_arg = buffers,
-                          .strings = outputs->strings};
-
-        for (size_t i = 0; i < inputs; i++)
-            in_buffers[i] =
-                (struct run_buffer){(void *)(uintptr_t)in[i].data, tensor_bytes(&in[i])};
-        status = plan_run(plan, &run, err);
-    }
-    for (size_t i = 0; outputs->tensors != NULL && buffers != NULL && i < count; i++)
-        outputs->tensors[i] =
-            (struct tensor){.dtype = ports[i].dtype, .shape = shapes[i], .data = buffers[i].data};
-    free(in_buffers);
-    free(buffers);
-    free(shapes);
+    if (buffers.in != NULL && buffers.out != NULL && buffers.shapes != NULL &&
+        outputs->tensors != NULL && outputs->strings != NULL)
+        status = run_bound(&buffers, plan, in, outputs, err);
+    for (size_t i = 0;
+         status != STATUS_OK && buffers.host && buffers.out != NULL && i < buffers.outputs; i++)
+        free(buffers.out[i].data);
+    if (buffers.base != NULL)
+        lane_arena_end(solo->io);
+    free(buffers.in);
+    free(buffers.out);
+    free(buffers.shapes);
     return status;
 }
 

@@ -10,6 +10,7 @@ struct solo {
     struct device_lane *lane;
     struct ledger *ledger;
     struct lane_arena *arena;
+    struct lane_arena *io;   /* inputs and outputs of devices without host memory */
     struct network *network; /* NULL until solo_load() */
 };
 

@@ -5,13 +5,14 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define LOG_COMPONENT "device"
 #include "device/faulty_source.h"
 #include "device/plugin.h"
 #include "observe/log.h"
 
-enum { MAX_DEVICES = 8 };
+enum { MAX_DEVICES = 8, HOST_UNIT_BYTES = 1 << 20 };
 
 static const struct device_ops *table[MAX_DEVICES];
 static size_t count;
@@ -162,8 +163,39 @@ enum status device_lane_open_host(struct device_lane *lane)
     return host == NULL ? STATUS_OK : host->ops->lane_open(host, lane->index, &lane->host);
 }
 
+static void give_host_memory(struct device_lane *lane)
+{
+    if (lane->host_memory == NULL)
+        return;
+    if (lane->device->ops->unpin != NULL)
+        lane->device->ops->unpin(lane->device, lane->host_memory);
+    munmap(lane->host_memory, lane->host_bytes);
+    lane->host_memory = NULL;
+    lane->host_bytes = 0;
+}
+
+enum status device_lane_host_memory(struct device_lane *lane, size_t bytes, void **out_base)
+{
+    size_t room = (bytes + HOST_UNIT_BYTES - 1) / HOST_UNIT_BYTES * HOST_UNIT_BYTES;
+    void *base;
+
+    if (room > lane->host_bytes) {
+        give_host_memory(lane);
+        base = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base == MAP_FAILED)
+            return STATUS_NO_MEMORY;
+        if (lane->device->ops->pin != NULL)
+            (void)lane->device->ops->pin(lane->device, base, room);
+        lane->host_memory = base;
+        lane->host_bytes = room;
+    }
+    *out_base = lane->host_memory;
+    return STATUS_OK;
+}
+
 void device_lane_close_host(struct device_lane *lane)
 {
+    give_host_memory(lane);
     if (lane->host != NULL)
         lane->host->device->ops->lane_close(lane->host);
     lane->host = NULL;

@@ -83,6 +83,8 @@ struct device_lane {
     unsigned index;
     unsigned threads;
     struct device_lane *host; /* of device->host, opened by device_lane_open_host(); else NULL */
+    void *host_memory;        /* see device_lane_host_memory() */
+    size_t host_bytes;
 };
 
 /* Rows: the devices a program was linked with, given by main to device_register(). */
@@ -95,5 +97,10 @@ void device_close(struct device *device); /* NULL is fine */
 /* For lane_open() and lane_close() of devices without host_memory. */
 MUST_CHECK enum status device_lane_open_host(struct device_lane *lane);
 void device_lane_close_host(struct device_lane *lane);
+/* At least `bytes` of page-locked host memory that goes with the lane, for what runs on the host; a
+ * call that asks for more than the ones before gets other memory, and nothing may use the former.
+ * Threads: the lane's. */
+MUST_CHECK enum status device_lane_host_memory(struct device_lane *lane, size_t bytes,
+                                               void **out_base);
 
 #endif

@@ -66,7 +66,8 @@ MUST_CHECK enum status weights_share(struct weights_cache *cache, const void *ke
  * the host's may write to it themselves. */
 MUST_CHECK enum status weights_write(struct weights_cache *cache, void *packed, const void *from,
                                      size_t bytes);
-/* Takes back a piece that weights_share() just made and that could not be filled. */
+/* Takes back a piece that weights_share() just made and that could not be filled, or that nothing
+ * uses any more. */
 void weights_drop(struct weights_cache *cache, const void *key, const char *format);
 
 struct kernel_prepare {

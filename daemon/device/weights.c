@@ -26,12 +26,20 @@ struct piece {
     char format[];
 };
 
+/* Room that a dropped piece left behind, for one of the same size. */
+struct spare {
+    struct spare *next;
+    void *at;
+    size_t room;
+};
+
 struct weights_cache {
     pthread_mutex_t lock;
     struct mem_source *source;
     struct ledger_account *account;
     struct chunk *chunks; /* the one being filled first */
     struct piece *buckets[BUCKETS];
+    struct spare *spares;
     bool frozen;
 };
 
@@ -93,6 +101,10 @@ void weights_cache_destroy(struct weights_cache *cache)
     if (cache == NULL)
         return;
     destroy_pieces(cache);
+    for (struct spare *spare = cache->spares, *next; spare != NULL; spare = next) {
+        next = spare->next;
+        free(spare);
+    }
     for (struct chunk *chunk = cache->chunks, *next; chunk != NULL; chunk = next) {
         next = chunk->next;
         chunk_destroy(cache, chunk);
@@ -189,6 +201,37 @@ static enum status take(struct weights_cache *cache, size_t bytes, void **out_pa
     return STATUS_OK;
 }
 
+/* Pieces come again in the few sizes of a model's values: only the very size is used again. */
+static bool take_spare(struct weights_cache *cache, size_t room, void **out_packed)
+{
+    struct spare **link = &cache->spares, *spare;
+
+    while ((spare = *link) != NULL && spare->room != room)
+        link = &spare->next;
+    if (spare == NULL)
+        return false;
+    *link = spare->next;
+    *out_packed = spare->at;
+    free(spare);
+    return true;
+}
+
+/* Without memory to note it the room is lost until the cache goes. */
+static void keep_spare(struct weights_cache *cache, void *at, size_t room)
+{
+    struct spare *spare = malloc(sizeof(*spare));
+
+    if (spare == NULL)
+        return;
+    *spare = (struct spare){.next = cache->spares, .at = at, .room = room};
+    cache->spares = spare;
+}
+
+static size_t room_of(size_t bytes)
+{
+    return bytes > 0 ? round_up(bytes, ALIGNMENT) : ALIGNMENT;
+}
+
 static struct piece *find(const struct weights_cache *cache, const void *key, const char *format)
 {
     struct piece *piece = cache->buckets[bucket_of(key)];
@@ -201,13 +244,13 @@ static struct piece *find(const struct weights_cache *cache, const void *key, co
 static enum status make(struct weights_cache *cache, const void *key, const char *format,
                         size_t bytes, struct piece **out_piece)
 {
-    size_t room = bytes > 0 ? round_up(bytes, ALIGNMENT) : ALIGNMENT;
     size_t length = strlen(format) + 1;
     struct piece *piece = malloc(sizeof(*piece) + length);
 
     if (piece == NULL)
         return STATUS_NO_MEMORY;
-    if (bytes > SIZE_MAX / 4 || take(cache, room, &piece->packed) != STATUS_OK) {
+    if (bytes > SIZE_MAX / 4 || (!take_spare(cache, room_of(bytes), &piece->packed) &&
+                                 take(cache, room_of(bytes), &piece->packed) != STATUS_OK)) {
         free(piece);
         return STATUS_NO_MEMORY;
     }
@@ -262,7 +305,7 @@ enum status weights_write(struct weights_cache *cache, void *packed, const void 
     return STATUS_OK;
 }
 
-/* Its memory goes with the cache; only the name is free again. */
+/* Its memory stays the cache's, for a piece of the same size. */
 void weights_drop(struct weights_cache *cache, const void *key, const char *format)
 {
     struct piece **link = &cache->buckets[bucket_of(key)], *piece;
@@ -274,6 +317,7 @@ void weights_drop(struct weights_cache *cache, const void *key, const char *form
         *link = piece->next;
         if (cache->account != NULL)
             ledger_piece_gone(cache->account, (uintptr_t)piece->packed);
+        keep_spare(cache, piece->packed, room_of(piece->bytes));
         free(piece);
     }
     pthread_mutex_unlock(&cache->lock);

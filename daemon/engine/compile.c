@@ -128,12 +128,34 @@ static void adopt_kernels(struct making *making)
     }
 }
 
+static enum step_place place_of(const struct making *making, const struct node *node)
+{
+    if (node->op == &op_to_device || node->op == &op_to_host)
+        return STEP_COPY;
+    return making_device(making, node) == making->network->device ? STEP_DEVICE : STEP_HOST;
+}
+
+/* A constant is where the kernel can read it, or nowhere when it does not. */
+static struct slot input_slot(const struct making *making, const struct node *node,
+                              const struct choice *choice, size_t index)
+{
+    const struct value *value = node->in[index];
+    const void *data = choice->constants != NULL ? choice->constants[index] : NULL;
+
+    if (value == NULL || value->constant == NULL || making->network->device->ops->host_memory ||
+        making_on_host(making, node))
+        return making_slot(making, value);
+    return (struct slot){.base = data != NULL ? BASE_ABSOLUTE : BASE_NONE,
+                         .offset = (int64_t)(intptr_t)data};
+}
+
 static enum status fill_step(struct making *making, size_t index, struct step *step)
 {
     const struct node *node = making->order[index];
     struct choice *choice = &making->choices[index];
     struct plan *plan = making->plan;
 
+    step->place = place_of(making, node);
     step->call = choice->prepare.call;
     step->name = node->name;
     step->note = arena_copy_string(&plan->arena, choice->prepare.note,
@@ -146,7 +168,7 @@ static enum status fill_step(struct making *making, size_t index, struct step *s
     if (step->in == NULL || step->out == NULL || step->note == NULL)
         return STATUS_NO_MEMORY;
     for (size_t i = 0; i < node->inputs; i++)
-        step->in[i] = making_slot(making, node->in[i]);
+        step->in[i] = input_slot(making, node, choice, i);
     for (size_t i = 0; i < node->outputs; i++) {
         step->out[i] = making_slot(making, node->out[i]);
         plan->makes_strings =
@@ -155,8 +177,8 @@ static enum status fill_step(struct making *making, size_t index, struct step *s
     }
     step->scratch_bytes = choice->prepare.scratch_bytes;
     if (step->scratch_bytes > 0)
-        step->scratch =
-            (struct slot){.base = BASE_ARENA, .offset = (int64_t)making->scratch_offsets[index]};
+        step->scratch = (struct slot){.base = step->place == STEP_HOST ? BASE_HOST : BASE_ARENA,
+                                      .offset = (int64_t)making->scratch_offsets[index]};
     if (step->has_bound) {
         step->found_first = plan->found_count;
         plan->found_count += node->outputs;
@@ -211,6 +233,15 @@ static enum status make_steps(struct making *making)
     return STATUS_OK;
 }
 
+/* What the value was copied from between host and device: that one's maker states shapes. */
+static const struct value *copied_from(const struct value *value)
+{
+    while (value->producer != NULL &&
+           (value->producer->op == &op_to_device || value->producer->op == &op_to_host))
+        value = value->producer->in[0];
+    return value;
+}
+
 /* Index of the true shape that the run finds for a value; -1: its shape is true already. */
 static int64_t found_index(const struct making *making, const struct value *value)
 {
@@ -218,6 +249,7 @@ static int64_t found_index(const struct making *making, const struct value *valu
 
     if (!value->shape_bound)
         return -1;
+    value = copied_from(value);
     for (size_t n = 0; n < making->nodes; n++) {
         const struct node *node = making->order[n];
 
@@ -328,6 +360,7 @@ static enum status make(struct making *making, const struct shape *shapes,
         return no_memory(err);
     TRY(making_layouts(making, err));
     graph_remove_dead(making->graph);
+    TRY(making_spaces(making, err));
     TRY(order_nodes(making, err));
     TRY(making_share(making, err));
     TRY(making_select(making, err));
@@ -374,6 +407,7 @@ void plan_destroy(struct plan *plan)
         constant_unref(plan->in_values[i]);
     for (size_t i = 0; i < plan->carry_count; i++)
         constant_unref(plan->carries[i].constant);
+    plan_forget_uploads(plan);
     graph_destroy(plan->graph);
     arena_deinit(&plan->arena);
     free(plan);
@@ -390,12 +424,31 @@ static void release_choices(struct making *making)
     }
 }
 
-static enum status compile(struct network *network, struct program *program,
-                           const struct shape *shapes, const void *const *values,
-                           struct plan **out_plan, struct error *err)
+static enum status exiles_add(struct exiles *exiles, uint32_t id)
+{
+    if (exiles->count == exiles->room) {
+        size_t room = exiles->room * 2 + 16;
+        uint32_t *grown = realloc(exiles->ids, room * sizeof(*grown));
+
+        if (grown == NULL)
+            return STATUS_NO_MEMORY;
+        exiles->ids = grown;
+        exiles->room = room;
+    }
+    exiles->ids[exiles->count++] = id;
+    return STATUS_OK;
+}
+
+static enum status compile_once(struct network *network, struct program *program,
+                                const struct shape *shapes, const void *const *values,
+                                struct exiles *exiles, struct plan **out_plan, struct error *err)
 {
     struct plan *plan = plan_create(network, program);
-    struct making making = {.network = network, .program = program, .plan = plan};
+    struct making making = {.network = network,
+                            .program = program,
+                            .plan = plan,
+                            .exiles = exiles,
+                            .exile = UINT32_MAX};
     enum status status;
 
     if (plan == NULL)
@@ -408,11 +461,30 @@ static enum status compile(struct network *network, struct program *program,
         if (plan->step_count == 0)
             release_choices(&making);
         plan_destroy(plan);
-        return status;
+        if (making.exile == UINT32_MAX)
+            return status;
+        return exiles_add(exiles, making.exile) == STATUS_OK ? STATUS_UNSUPPORTED : no_memory(err);
     }
     plan->bytes = sizeof(*plan) + plan->arena.total_bytes + plan->graph->arena.total_bytes;
     *out_plan = plan;
     return STATUS_OK;
+}
+
+/* Again while there is a node more that the device's kernels turn out not to do. */
+static enum status compile(struct network *network, struct program *program,
+                           const struct shape *shapes, const void *const *values,
+                           struct plan **out_plan, struct error *err)
+{
+    struct exiles exiles = {0};
+    size_t before;
+    enum status status;
+
+    do {
+        before = exiles.count;
+        status = compile_once(network, program, shapes, values, &exiles, out_plan, err);
+    } while (status == STATUS_UNSUPPORTED && exiles.count > before);
+    free(exiles.ids);
+    return status;
 }
 
 enum status program_plan(struct network *network, struct program *program,

@@ -64,13 +64,20 @@ static struct ledger_piece piece_of(const struct held *held)
         .bytes = bytes, .requested = bytes, .address = (uintptr_t)held->constant->tensor.data};
 }
 
+/* Elements lie in host memory; where that is not the device's they take none of its budget. */
+static bool is_of_device(const struct network *network)
+{
+    return network->device->ops->host_memory;
+}
+
 static enum status book(struct network *network, struct held *held)
 {
     const struct ledger_piece piece = piece_of(held);
 
     if (held->booked)
         return STATUS_OK;
-    TRY(ledger_add_at(network->account, &piece));
+    if (is_of_device(network))
+        TRY(ledger_add_at(network->account, &piece));
     held->booked = true;
     network->held_bytes += piece.bytes;
     return STATUS_OK;
@@ -111,7 +118,7 @@ void held_unbook(struct network *network)
     for (size_t i = 0; i < network->held_count; i++) {
         const struct ledger_piece piece = piece_of(&network->held[i]);
 
-        if (network->held[i].booked)
+        if (network->held[i].booked && is_of_device(network))
             ledger_sub_at(network->account, &piece);
         network->held[i].booked = false;
         network_drop(network, network->held[i].constant);
@@ -148,6 +155,11 @@ static struct held *find_held(const struct network *network, struct constant *co
     return network->held == NULL ? NULL
                                  : bsearch(&key, network->held, network->held_count,
                                            sizeof(*network->held), by_address);
+}
+
+bool network_owns(const struct network *network, struct constant *constant)
+{
+    return find_held(network, constant) != NULL;
 }
 
 enum status network_hold(struct network *network, struct constant *constant)

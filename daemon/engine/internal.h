@@ -56,6 +56,9 @@ struct network {
     struct ledger *ledger;
     struct ledger_account *account; /* weights */
     struct weights_cache *weights;
+    /* Without host_memory, else NULL (constants.c): packed forms of steps that run on the host, and
+     * constants of single plans on the device. */
+    struct weights_cache *host_weights, *plan_constants;
     struct folder *folder;
     size_t held_count; /* constants of the model, by address */
     struct held *held;
@@ -85,15 +88,26 @@ struct slot {
     uint32_t base;
     int64_t offset;
 };
-enum { BASE_NONE, BASE_ABSOLUTE, BASE_ARENA, BASE_FIRST_BOUND }; /* then inputs, then outputs */
+enum {
+    BASE_NONE,
+    BASE_ABSOLUTE,
+    BASE_ARENA,
+    BASE_HOST,       /* host memory of the lane, for steps that run on the host */
+    BASE_FIRST_BOUND /* then inputs, then outputs */
+};
 
 struct refusal {
     const char *kernel;
     const char *why; /* in the plan's arena */
 };
 
+/* Where a step's work is done.  STEP_COPY: between host and device; the host must wait before it
+ * reads or overwrites what the copy touches. */
+enum step_place { STEP_DEVICE, STEP_HOST, STEP_COPY };
+
 struct step {
     const struct kernel *kernel;
+    enum step_place place;
     void *state;
     struct kernel_call call;
     struct slot *in;
@@ -148,6 +162,9 @@ struct plan {
     size_t found_count;
     uint64_t peak_bytes;
     uint64_t lower_bound_bytes;
+    uint64_t host_bytes; /* behind BASE_HOST */
+    size_t upload_count; /* constants of its own on the device: keys in network->plan_constants */
+    struct constant **uploads;
     uint64_t requested_bytes; /* alive at the peak's node, before alignment */
     uint32_t peak_node;       /* while being made: index into the making's order */
     uint32_t peak_step;
@@ -223,11 +240,12 @@ struct choice {
     struct kernel_prepare prepare;
     size_t refusals;
     struct refusal *refused;
+    void **constants; /* per input: a constant's elements on the device; NULL entries: none */
 };
 
 /* Bytes that values share: each value has a set of its own at first; sets are then laid into others
  * (a view into what it views, a part into its concatenation, a result over its dead input). */
-enum where { IN_ARENA, IN_INPUT, IN_OUTPUT };
+enum where { IN_ARENA, IN_HOST, IN_INPUT, IN_OUTPUT };
 struct set {
     uint32_t parent; /* itself: a root */
     uint64_t offset; /* within the parent */
@@ -268,6 +286,17 @@ struct making {
     size_t own_outputs;        /* graph outputs that are the program's; carried ones follow */
     size_t *output_of;         /* graph output → program output */
     struct carried *carries;   /* as many as the plan's */
+    bool *host_values;         /* by value id: its bytes are the host's (spaces.c) */
+    size_t host_room;          /* values behind it are the device's */
+    const struct exiles *exiles;
+    uint32_t exile; /* see making_exile(); UINT32_MAX: none */
+};
+
+/* Nodes that must run on the host although a kernel of the device did not refuse them: it could not
+ * be prepared.  Named by their first output's id, which is the same each time a plan is made. */
+struct exiles {
+    size_t count, room;
+    uint32_t *ids;
 };
 
 /* prepare.c: true shapes for everything that can be known; folds; takes branches. */
@@ -278,6 +307,24 @@ bool node_is_branching(const struct node *node); /* If */
 enum status making_cut(struct making *making, struct error *err);
 /* layout.c: a layout for every value, reorder nodes where they differ. */
 enum status making_layouts(struct making *making, struct error *err);
+/* spaces.c: which nodes run on the host, and the copies between its memory and the device's. */
+enum status making_spaces(struct making *making, struct error *err);
+bool making_value_on_host(const struct making *making, const struct value *value);
+bool making_on_host(const struct making *making, const struct node *node); /* copies are not */
+/* No kernel of the device can be prepared for the node.  True when the host has one: the plan must
+ * be made again, with making->exile among the exiles. */
+bool making_exile(struct making *making, const struct node *node);
+/* constants.c: the constants that a chosen kernel reads are where it can read them. */
+enum status making_constants(struct making *making, const struct node *node, struct choice *choice,
+                             struct error *err);
+enum status network_open_host(struct network *network); /* its two further caches */
+void network_close_host(struct network *network);
+void plan_forget_uploads(struct plan *plan);
+enum status making_constant_lost(enum status status, struct error *err); /* says why */
+/* Whose kernels compute the node, and the packed forms that they use. */
+struct device *making_device(const struct making *making, const struct node *node);
+struct weights_cache *making_weights(const struct making *making, const struct node *node);
+bool network_owns(const struct network *network, struct constant *constant); /* held.c */
 /* place.c: sets; lays views, slices and concatenations into each other. */
 enum status making_share(struct making *making, struct error *err);
 /* select.c: kernels for the nodes that are left. */
@@ -303,8 +350,10 @@ uint64_t node_work(const struct node *node); /* work.c */
 uint64_t value_bytes(const struct making *making, const struct value *value);
 bool value_is_blockable(const struct making *making, const struct value *value);
 const struct kernel *const *making_kernels(const struct making *making, const struct node *node);
-/* Copies what identity nodes must copy when no kernel does it (host memory only). */
-extern const struct kernel kernel_engine_copy;
+/* Kernels of the engine itself (copies.c): what identity nodes must copy when no kernel does it, in
+ * host memory and within the device, and the copies between both. */
+extern const struct kernel kernel_engine_copy, kernel_engine_move;
+extern const struct kernel kernel_engine_to_device, kernel_engine_to_host;
 
 static inline uint64_t round_up(uint64_t bytes)
 {

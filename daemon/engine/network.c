@@ -41,12 +41,13 @@ static enum status describe_all_ports(struct network *network)
 static enum status check_kernels(struct network *network, const struct graph *graph,
                                  struct error *err)
 {
-    struct device *device = network->device;
+    struct device *device = network->device, *host = device->host;
     const struct node *node;
 
     LIST_FOR_EACH (node, &graph->nodes, const struct node, link)
         if (!node_is_branching(node) && (node->op->flags & (OP_VIEW | OP_SHAPE_ONLY)) == 0 &&
-            device->ops->kernels(device, node->op) == NULL)
+            device->ops->kernels(device, node->op) == NULL &&
+            (host == NULL || host->ops->kernels(host, node->op) == NULL))
             return error_set(err, STATUS_UNSUPPORTED,
                              "node '%s': operator %s has no kernel on this device", node->name,
                              node->op->onnx.name);

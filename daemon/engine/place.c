@@ -64,6 +64,12 @@ static void lay_into(struct making *making, struct set *child, struct set *root,
         root->last = child->last;
 }
 
+/* In an arena, the device's or the host's: not bound by whoever runs the plan. */
+static bool is_inner(const struct set *set)
+{
+    return set->where == IN_ARENA || set->where == IN_HOST;
+}
+
 static void use_at(struct making *making, const struct value *value, uint32_t step)
 {
     struct set *set = &making->sets[value->id];
@@ -89,6 +95,8 @@ static enum status make_sets(struct making *making)
         set->first = UINT32_MAX;
         if (value->constant == NULL && value->shape_known)
             set->bytes = value_bytes(making, value);
+        if (making_value_on_host(making, value))
+            set->where = IN_HOST;
     }
     for (size_t i = 0; i < graph->inputs; i++) {
         making->sets[graph->in[i]->id].where = IN_INPUT;
@@ -156,9 +164,10 @@ static bool lay_part(struct making *making, struct value *part, struct value *wh
     uint64_t whole_offset;
     struct set *root = root_of(making, whole, &whole_offset);
 
-    if (part->shape_bound || whole->constant != NULL || !same_layout(making, part, whole))
+    if (part->shape_bound || whole->constant != NULL || !same_layout(making, part, whole) ||
+        making_value_on_host(making, part) != making_value_on_host(making, whole))
         return false;
-    if (set->where == IN_ARENA) {
+    if (is_inner(set)) {
         lay_into(making, set, root, whole_offset + offset);
         return true;
     }
@@ -236,7 +245,8 @@ static bool can_split(const struct making *making, const struct node *node, size
     for (size_t i = 0; i < node->outputs; i++) {
         const struct value *out = node->out[i];
 
-        if (out == NULL || making->sets[out->id].where != IN_ARENA ||
+        if (out == NULL || !is_inner(&making->sets[out->id]) ||
+            making_value_on_host(making, out) != making_value_on_host(making, in) ||
             !same_layout(making, in, out) || !part_offset(making, in, axis, start, &offset))
             return false;
         start += out->shape.dims[axis];
@@ -277,8 +287,9 @@ static bool can_concat(const struct making *making, const struct node *node, siz
         if (in == NULL || in->constant != NULL || in->shape_bound)
             return false;
         root = root_of(making, in, &offset);
-        if (root->where != IN_ARENA || !covers(making, in) || !same_layout(making, in, out) ||
-            !part_offset(making, out, axis, start, &offset))
+        if (!is_inner(root) || !covers(making, in) ||
+            making_value_on_host(making, out) != making_value_on_host(making, in) ||
+            !same_layout(making, in, out) || !part_offset(making, out, axis, start, &offset))
             return false;
         for (size_t k = 0; k < i; k++)
             if (root_of(making, node->in[k], &offset) == root)
@@ -341,7 +352,7 @@ static bool is_dead_after(const struct making *making, const struct node *node, 
     if (in == NULL || in->constant != NULL || !covers(making, in))
         return false;
     root = root_of(making, in, &offset);
-    if (root->where != IN_ARENA || root->last != step)
+    if (!is_inner(root) || root->last != step)
         return false;
     for (size_t i = 0; i < node->inputs; i++)
         if (i != index && node->in[i] != NULL && node->in[i]->constant == NULL &&
@@ -356,6 +367,7 @@ static bool try_over(struct making *making, struct node *node, size_t index, uin
     uint64_t out_offset, ignored;
 
     if (out == NULL || out->shape_bound || !is_dead_after(making, node, index, step) ||
+        making_value_on_host(making, in) != making_value_on_host(making, out) ||
         making->sets[in->id].bytes != making->sets[out->id].bytes ||
         !same_layout(making, in, out) ||
         shape_count(&in->shape) != shape_count(&out->shape)) /* padding makes up for channels */
@@ -429,20 +441,31 @@ static uint64_t requested_at(const struct making *making, uint32_t step)
     return bytes;
 }
 
-static size_t collect(struct making *making, struct plan_buffer *buffers)
+/* Whether the set is a buffer of its own there. */
+static bool is_packed(const struct set *set, uint32_t id, enum where where)
+{
+    return set->parent == id && set->where == where && set->first <= set->last && set->bytes > 0;
+}
+
+static bool has_scratch(const struct making *making, size_t n, enum where where)
+{
+    return making->choices[n].prepare.scratch_bytes > 0 &&
+           making_on_host(making, making->order[n]) == (where == IN_HOST);
+}
+
+static size_t collect(struct making *making, enum where where, struct plan_buffer *buffers)
 {
     size_t count = 0;
 
     for (uint32_t id = 0; id < making->graph->next_value_id; id++) {
         const struct set *set = &making->sets[id];
 
-        if (set->parent == id && set->where == IN_ARENA && set->first <= set->last &&
-            set->bytes > 0)
+        if (is_packed(set, id, where))
             buffers[count++] = (struct plan_buffer){
                 .bytes = guarded(making, set->bytes), .first = set->first, .last = set->last};
     }
     for (size_t n = 0; n < making->nodes; n++)
-        if (making->choices[n].prepare.scratch_bytes > 0)
+        if (has_scratch(making, n, where))
             buffers[count++] = (struct plan_buffer){
                 .bytes = guarded(making, making->choices[n].prepare.scratch_bytes),
                 .first = (uint32_t)n,
@@ -450,19 +473,18 @@ static size_t collect(struct making *making, struct plan_buffer *buffers)
     return count;
 }
 
-static void distribute(struct making *making, const struct plan_buffer *buffers)
+static void distribute(struct making *making, enum where where, const struct plan_buffer *buffers)
 {
     size_t count = 0;
 
     for (uint32_t id = 0; id < making->graph->next_value_id; id++) {
         struct set *set = &making->sets[id];
 
-        if (set->parent == id && set->where == IN_ARENA && set->first <= set->last &&
-            set->bytes > 0)
+        if (is_packed(set, id, where))
             set->arena_offset = buffers[count++].offset;
     }
     for (size_t n = 0; n < making->nodes; n++)
-        if (making->choices[n].prepare.scratch_bytes > 0)
+        if (has_scratch(making, n, where))
             making->scratch_offsets[n] = buffers[count++].offset;
 }
 
@@ -481,6 +503,20 @@ static uint64_t carried_end(const struct making *making)
     return end;
 }
 
+/* What steps on the host work with has an arena of its own. */
+static enum status place_on_host(struct making *making, struct plan_buffer *buffers)
+{
+    size_t count = collect(making, IN_HOST, buffers);
+    struct planner_result packed;
+
+    if (count == 0)
+        return STATUS_OK;
+    TRY(planner_plan(buffers, count, NULL, &packed));
+    making->plan->host_bytes = packed.peak_bytes;
+    distribute(making, IN_HOST, buffers);
+    return STATUS_OK;
+}
+
 enum status making_place(struct making *making, struct error *err)
 {
     struct plan *plan = making->plan;
@@ -495,12 +531,14 @@ enum status making_place(struct making *making, struct error *err)
         arena_take_array(making->arena, making->nodes, sizeof(*making->scratch_offsets));
     if (buffers == NULL || making->scratch_offsets == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
-    count = collect(making, buffers);
+    if (place_on_host(making, buffers) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    count = collect(making, IN_ARENA, buffers);
     if (planner_plan(buffers, count, NULL, &packed) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
     plan->peak_bytes = packed.peak_bytes;
     plan->lower_bound_bytes = packed.lower_bound_bytes;
-    distribute(making, buffers);
+    distribute(making, IN_ARENA, buffers);
     plan->carried_bytes = carried_end(making);
     plan->peak_node = heaviest_step(buffers, count, making->nodes + 1);
     plan->requested_bytes = requested_at(making, plan->peak_node);
@@ -521,6 +559,8 @@ struct slot making_slot(const struct making *making, const struct value *value)
     switch (root->where) {
     case IN_ARENA:
         return (struct slot){.base = BASE_ARENA, .offset = (int64_t)(root->arena_offset + offset)};
+    case IN_HOST:
+        return (struct slot){.base = BASE_HOST, .offset = (int64_t)(root->arena_offset + offset)};
     case IN_INPUT:
         return (struct slot){.base = BASE_FIRST_BOUND + root->bound, .offset = (int64_t)offset};
     case IN_OUTPUT:

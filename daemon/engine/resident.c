@@ -88,6 +88,7 @@ static void clear_device(struct network *network)
     plan_cache_clear(network);
     weights_cache_destroy(network->weights);
     network->weights = NULL;
+    network_close_host(network);
     if (network->programs == NULL)
         return;
     held_unbook(network);
@@ -185,7 +186,8 @@ static enum status make_plans(struct network *network, struct error *err)
 static enum status come_back(struct network *network, struct error *err)
 {
     if (weights_cache_create(network->device->memory, network->account, &network->weights) !=
-        STATUS_OK)
+            STATUS_OK ||
+        network_open_host(network) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the model's weights");
     if (held_book(network) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY,

@@ -17,6 +17,7 @@
 /* State of a run that all its plans share. */
 struct running {
     struct run *run;
+    bool copies_pending; /* between host and device: the host must wait before it goes on */
     char *arena;         /* base of the lane's arena */
     uint64_t used_bytes; /* asked for so far */
     struct string_heap *strings;
@@ -45,8 +46,11 @@ static bool is_cancelled(const struct running *running)
 static enum status run_step(struct running *running, const struct frame *frame, struct step *step,
                             const void **in, void **out)
 {
-    struct kernel_run run = {
-        .in = in, .out = out, .lane = running->run->lane, .strings = running->strings};
+    struct device_lane *lane = running->run->lane;
+    struct kernel_run run = {.in = in,
+                             .out = out,
+                             .lane = step->place == STEP_HOST ? lane->host : lane,
+                             .strings = running->strings};
 
     for (size_t i = 0; i < step->call.inputs; i++)
         in[i] = step->in[i].base == BASE_NONE ? NULL : resolve(frame, &step->in[i]);
@@ -60,6 +64,10 @@ static enum status run_step(struct running *running, const struct frame *frame, 
             if (step->call.out[i] != NULL)
                 run.out_shapes[i] = step->call.out[i]->shape;
     }
+    if (step->place == STEP_HOST && running->copies_pending)
+        TRY(lane->device->ops->lane_wait(lane));
+    running->copies_pending =
+        step->place == STEP_COPY || (running->copies_pending && step->place == STEP_DEVICE);
     return step->kernel->enqueue(step->state, &step->call, &run);
 }
 
@@ -124,6 +132,23 @@ static enum status want_bytes(struct running *running, uint64_t total)
                          "the run needs %llu bytes of activations, more than are free",
                          (unsigned long long)total);
     running->used_bytes = total;
+    return STATUS_OK;
+}
+
+/* The lane's host memory for the plan's steps on the host.  What an earlier plan of the run had
+ * there is dead, and was waited for. */
+static enum status enter_host(struct running *running, const struct plan *plan, char **out_base)
+{
+    void *base;
+
+    *out_base = NULL;
+    if (plan->host_bytes == 0)
+        return STATUS_OK;
+    if (device_lane_host_memory(running->run->lane, plan->host_bytes, &base) != STATUS_OK)
+        return error_set(running->err, STATUS_NO_MEMORY,
+                         "steps on the host need %llu bytes of host memory, more than are free",
+                         (unsigned long long)plan->host_bytes);
+    *out_base = base;
     return STATUS_OK;
 }
 
@@ -256,6 +281,35 @@ static enum status fetch_values(struct running *running, const struct frame *fra
     return lane->device->ops->lane_wait(lane);
 }
 
+/* Constants of this plan that the rest takes as inputs, beside each other at `base` in the arena of
+ * a device that cannot read them where they are. */
+static enum status carry_constants(struct running *running, const struct plan *plan,
+                                   struct run_buffer *in, uint64_t base)
+{
+    struct device_lane *lane = running->run->lane;
+
+    for (size_t i = 0; i < plan->carry_count; i++) {
+        char *to = running->arena + base;
+
+        if (plan->carries[i].slot.base != BASE_ABSOLUTE)
+            continue;
+        TRY(lane->device->ops->copy_in(lane, to, in[i].data, in[i].bytes));
+        in[i].data = to;
+        base += round_up(in[i].bytes);
+    }
+    return STATUS_OK;
+}
+
+static uint64_t carried_constant_bytes(const struct plan *plan, const struct run_buffer *in)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < plan->carry_count; i++)
+        if (plan->carries[i].slot.base == BASE_ABSOLUTE)
+            bytes += round_up(in[i].bytes);
+    return bytes;
+}
+
 static enum status run_rest(struct running *running, const struct frame *frame,
                             const struct borders *borders, uint64_t base)
 {
@@ -285,7 +339,18 @@ static enum status run_rest(struct running *running, const struct frame *frame,
     TRY(fetch_values(running, frame, shapes, values, room));
     TRY(program_plan(plan->network, plan->rest, shapes, values, &next, running->err));
     running->run->lane->device->ops->lane_enter(running->run->lane);
-    status = run_plan(running, next, &inner, base + plan->carried_bytes);
+    status = STATUS_OK;
+    base += plan->carried_bytes;
+    if (copies) {
+        uint64_t end = base + carried_constant_bytes(plan, in);
+
+        status = want_bytes(running, end);
+        if (status == STATUS_OK)
+            status = carry_constants(running, plan, in, base);
+        base = end;
+    }
+    if (status == STATUS_OK)
+        status = run_plan(running, next, &inner, base);
     plan_unref(next);
     for (size_t i = 0; status == STATUS_OK && i < rest->outputs; i++) {
         borders->out[plan->rest_outputs[i]] = out[i];
@@ -311,6 +376,7 @@ static enum status run_plan(struct running *running, struct plan *plan,
         bases[BASE_FIRST_BOUND + i] = borders->in[i].data;
     TRY(bind_outputs(running, &frame, borders->out, borders->names, &plan_base));
     bases[BASE_ARENA] = running->arena + plan_base;
+    TRY(enter_host(running, plan, &bases[BASE_HOST]));
     if (guards_apply(running->run->lane->device))
         guard_bases[BASE_ARENA] = bases[BASE_ARENA];
     TRY(run_steps(running, &frame, borders->step_ns));

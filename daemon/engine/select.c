@@ -113,8 +113,8 @@ static enum status make_trial(struct making *making, const struct node *node, st
                                        .in = trial->list,
                                        .outputs = node->outputs,
                                        .out = trial->list + node->inputs,
-                                       .device = making->network->device,
-                                       .threads = making->network->device->threads_per_lane};
+                                       .device = making_device(making, node),
+                                       .threads = making_device(making, node)->threads_per_lane};
     return STATUS_OK;
 }
 
@@ -160,15 +160,29 @@ enum status making_try(struct making *making, const struct node *node, enum layo
     return STATUS_OK;
 }
 
+/* Those that the engine has itself, behind the device's own. */
+static const struct kernel *const *own_kernels(const struct making *making, const struct node *node)
+{
+    static const struct kernel *const copy[] = {&kernel_engine_copy, NULL};
+    static const struct kernel *const move[] = {&kernel_engine_move, NULL};
+    static const struct kernel *const to_device[] = {&kernel_engine_to_device, NULL};
+    static const struct kernel *const to_host[] = {&kernel_engine_to_host, NULL};
+
+    if (node->op == &op_to_device)
+        return to_device;
+    if (node->op == &op_to_host)
+        return to_host;
+    if ((node->op->flags & OP_VIEW) == 0)
+        return NULL;
+    return making_device(making, node)->ops->host_memory ? copy : move;
+}
+
 const struct kernel *const *making_kernels(const struct making *making, const struct node *node)
 {
-    struct device *device = making->network->device;
-    static const struct kernel *const copy[] = {&kernel_engine_copy, NULL};
+    struct device *device = making_device(making, node);
     const struct kernel *const *list = device->ops->kernels(device, node->op);
 
-    if (list == NULL && (node->op->flags & OP_VIEW) != 0 && device->ops->host_memory)
-        return copy;
-    return list;
+    return list != NULL ? list : own_kernels(making, node);
 }
 
 /* ---- the final choice ---- */
@@ -205,8 +219,8 @@ static enum status make_call(struct making *making, struct node *node, struct ke
                                  .in = in,
                                  .outputs = node->outputs,
                                  .out = out,
-                                 .device = making->network->device,
-                                 .threads = making->network->device->threads_per_lane};
+                                 .device = making_device(making, node),
+                                 .threads = making_device(making, node)->threads_per_lane};
     return STATUS_OK;
 }
 
@@ -302,22 +316,11 @@ static enum status bring_constants(struct making *making, const struct node *nod
     return STATUS_OK;
 }
 
-/* Why dropped elements did not come back. */
-static enum status constant_lost(enum status status, struct error *err)
-{
-    if (status == STATUS_NO_MEMORY)
-        return error_set(err, status, "no memory for its constants");
-    return error_set(
-        err, status,
-        "its weights cannot be read again: the model's file was changed in place; load "
-        "the model again");
-}
-
 static enum status prepare_kernel(struct making *making, const struct node *node,
                                   const struct kernel *kernel, const struct kernel_call *call,
                                   struct kernel_prepare *prepare, struct error *err)
 {
-    struct weights_cache *weights = making->network->weights;
+    struct weights_cache *weights = making_weights(making, node);
     enum status status;
 
     *prepare = (struct kernel_prepare){.call = *call, .weights = weights};
@@ -331,46 +334,21 @@ static enum status prepare_kernel(struct making *making, const struct node *node
             return STATUS_OK;
         status = bring_constants(making, node);
         if (status != STATUS_OK)
-            return constant_lost(status, err);
+            return making_constant_lost(status, err);
         *prepare = (struct kernel_prepare){.call = *call, .weights = weights};
     }
     return kernel->prepare(prepare, err);
 }
 
-/* Of the node's constants those that the kernel goes on reading stay in memory. */
-static enum status keep_used_constants(struct making *making, const struct node *node,
-                                       uint32_t used, struct error *err)
-{
-    for (size_t i = 0; i < node->inputs; i++) {
-        struct constant *constant = node->in[i] != NULL ? node->in[i]->constant : NULL;
-
-        if (constant == NULL)
-            continue;
-        if (i >= 32 || (used & UINT32_C(1) << i) != 0 ||
-            !weights_cache_has(making->network->weights, constant)) {
-            enum status status = constant_restore(constant);
-
-            if (status != STATUS_OK)
-                return error_prefix(err, constant_lost(status, err), "node '%s'", node->name);
-            if (network_hold(making->network, constant) != STATUS_OK)
-                return error_set(err, STATUS_NO_MEMORY,
-                                 "node '%s': its constants do not fit into the memory budget",
-                                 node->name);
-        } else {
-            network_drop(making->network, constant);
-        }
-    }
-    return STATUS_OK;
-}
-
 /* The names of packed forms hold the addresses of any of the step's constants. */
 static void keep_packed_constants(struct making *making, const struct node *node)
 {
+    struct weights_cache *weights = making_weights(making, node);
     bool packed = false;
 
     for (size_t i = 0; i < node->inputs; i++)
         packed = packed || (node->in[i] != NULL && node->in[i]->constant != NULL &&
-                            weights_cache_has(making->network->weights, node->in[i]->constant));
+                            weights_cache_has(weights, node->in[i]->constant));
     for (size_t i = 0; packed && i < node->inputs; i++)
         if (node->in[i] != NULL && node->in[i]->constant != NULL)
             network_keep(making->network, node->in[i]->constant);
@@ -399,7 +377,7 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
             keep_packed_constants(making, node);
             if (status == STATUS_OK) {
                 choice->kernel = kernel;
-                return keep_used_constants(making, node, choice->prepare.constants_used, err);
+                return making_constants(making, node, choice, err);
             }
             if (status != STATUS_UNSUPPORTED)
                 return error_set(err, status, "node '%s' (%s): %s: %s", node->name,
@@ -410,6 +388,7 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
         if (note_refusal(making, choice, room, kernel->name, why) != STATUS_OK)
             return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
     }
+    (void)making_exile(making, node);
     return refuse_node(node, choice, err);
 }
 
@@ -425,27 +404,3 @@ enum status making_select(struct making *making, struct error *err)
             TRY(choose_kernel(making, making->order[n], &making->choices[n], err));
     return STATUS_OK;
 }
-
-/* ---- views that have to be copied after all ---- */
-
-static enum status copy_bytes(const void *state, const struct kernel_call *call,
-                              const struct kernel_run *run)
-{
-    const struct operand *out = call->out[0];
-    size_t bytes = layout_bytes(out->layout, call->device->channel_block, out->dtype, &out->shape);
-
-    (void)state;
-    if (bytes > 0 && run->out[0] != run->in[0])
-        memcpy(run->out[0], run->in[0], bytes);
-    return STATUS_OK;
-}
-
-static enum status prepare_copy(struct kernel_prepare *prepare, struct error *err)
-{
-    (void)err;
-    prepare->constants_used = 1;
-    return STATUS_OK;
-}
-
-const struct kernel kernel_engine_copy = {
-    .name = "engine:copy", .prepare = prepare_copy, .enqueue = copy_bytes};

@@ -208,7 +208,7 @@ static enum status pin(struct device *device, void *base, size_t bytes)
 static void unpin(struct device *device, void *base)
 {
     (void)cudaSetDevice(cuda_device_of(device)->ordinal);
-    (void)cudaHostUnregister(base);
+    (void)cuda_status(cudaHostUnregister(base));
 }
 
 const struct device_ops device_cuda_ops = {.name = "cuda",
