@@ -50,12 +50,14 @@ struct ledger_stats {
     uint64_t peak_reserved_bytes;
     uint64_t kind_bytes[MEM_KINDS]; /* sums to reserved_bytes */
     uint64_t reservations_ok, reservations_refused, plan_violations;
+    uint64_t alloc_retries, ooms; /* as in struct mem_stats */
 };
 
 enum { LEDGER_OWNER_BYTES = 128 };
 
 struct ledger_entry { /* one account, for "why is memory held" */
     char owner[LEDGER_OWNER_BYTES];
+    char user[LEDGER_OWNER_BYTES]; /* of an arena's used part: the model; "": none */
     enum mem_kind kind;
     uint64_t bytes;
     int64_t since_us;

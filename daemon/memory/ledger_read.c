@@ -18,6 +18,8 @@ void ledger_read(struct ledger *ledger, struct ledger_stats *out_stats)
         .reservations_ok = ledger->reservations_ok,
         .reservations_refused = ledger->reservations_refused,
         .plan_violations = ledger->plan_violations,
+        .alloc_retries = ledger->all.alloc_retries,
+        .ooms = ledger->all.ooms,
     };
     memcpy(out_stats->kind_bytes, ledger->kind, sizeof(ledger->kind));
     out_stats->kind_bytes[MEM_CACHED] = ledger->arenas - ledger->used;
@@ -188,6 +190,8 @@ static void offer(struct ledger_entry *entries, size_t room, size_t count,
         .last_use_us = account->last_use_us,
     };
     memcpy(entries[at].owner, account->owner, sizeof(entries[at].owner));
+    if (account->user != NULL && kind != MEM_CACHED)
+        memcpy(entries[at].user, account->user->owner, sizeof(entries[at].user));
 }
 
 size_t ledger_list(struct ledger *ledger, struct ledger_entry *entries, size_t room)

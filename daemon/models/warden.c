@@ -271,6 +271,9 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     ledger_read(warden->ledger, &view.ledger);
     host_pool_read(warden->host_pool, &view.host);
     (void)query_device(warden, &view.device_free_bytes, &view.device_total_bytes);
+    view.last_batch_us = batcher_running(warden->batcher) > 0
+                             ? clock_now_us()
+                             : batcher_last_batch_us(warden->batcher);
     pthread_mutex_lock(&warden->lock);
     view.level = warden->governor.level;
     view.pinned = warden->pinned;
@@ -279,6 +282,9 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     view.low_bytes = share(config->low, config->budget_bytes);
     view.high_bytes = share(config->high, config->budget_bytes);
     view.critical_bytes = share(config->critical, config->budget_bytes);
+    view.idle_after_us = config->idle_after_us;
+    view.idle_decay_us = config->idle_decay_us;
+    view.floor_bytes = config->floor_bytes;
     view.transitions_total = warden->governor.transitions_total;
     for (size_t i = 0; i < sizeof(view.level_entries) / sizeof(view.level_entries[0]); i++)
         view.level_entries[i] = warden->governor.level_entries[i];

@@ -27,6 +27,9 @@ struct warden_view { /* for `sluicectl memory` and metrics */
     uint64_t empty_cache_total, empty_cache_freed_bytes_total;
     uint64_t empty_cache_by[3];                     /* governor, decay, operator */
     uint64_t device_free_bytes, device_total_bytes; /* 0: unknown */
+    int64_t last_batch_us;                          /* clock time; now while one runs */
+    int64_t idle_after_us, idle_decay_us;           /* of the configuration */
+    uint64_t floor_bytes;                           /* Floor= */
 };
 
 MUST_CHECK enum status warden_create(const struct govern_config *config, struct device *device,

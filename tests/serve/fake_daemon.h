@@ -401,6 +401,11 @@ size_t queue_waiting(struct model_queue *queue)
     (void)queue;
     return 0;
 }
+void queue_read_use(struct model_queue *queue, struct queue_use *out_use)
+{
+    (void)queue;
+    *out_use = (struct queue_use){.pending = 0};
+}
 void request_release(struct request *request)
 {
     arena_reset(&request->arena);

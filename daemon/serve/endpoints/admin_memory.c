@@ -5,10 +5,9 @@
 
 #include "base/clock.h"
 #include "serve/endpoints/admin.h"
+#include "serve/endpoints/admin_owners.h"
 
 #define INT(value) ((json_int_t)(value))
-
-enum { OWNERS_MAX = 1024 };
 
 /* The process's resident size, as the kernel has it; 0 when it cannot be told. */
 static uint64_t resident_bytes(void)
@@ -24,31 +23,6 @@ static uint64_t resident_bytes(void)
     return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-static json_int_t age_us(int64_t then_us, int64_t now_us)
-{
-    return then_us > 0 && then_us < now_us ? INT(now_us - then_us) : 0;
-}
-
-static json_t *list_owners(struct ledger *ledger)
-{
-    struct ledger_entry *entries = calloc(OWNERS_MAX, sizeof(*entries));
-    json_t *owners = json_array();
-    int64_t now_us = clock_now_us();
-    size_t count;
-
-    if (entries == NULL)
-        return owners;
-    count = ledger_list(ledger, entries, OWNERS_MAX);
-    for (size_t i = 0; i < count && i < OWNERS_MAX; i++)
-        (void)json_array_append_new(
-            owners, json_pack("{s:s,s:s,s:I,s:I,s:I}", "owner", entries[i].owner, "kind",
-                              mem_kind_name(entries[i].kind), "bytes", INT(entries[i].bytes),
-                              "since_us", age_us(entries[i].since_us, now_us), "last_use_us",
-                              age_us(entries[i].last_use_us, now_us)));
-    free(entries);
-    return owners;
-}
-
 static json_t *list_kinds(const struct ledger_stats *ledger)
 {
     json_t *kinds = json_object();
@@ -62,13 +36,14 @@ static json_t *list_kinds(const struct ledger_stats *ledger)
 static json_t *describe_ledger(const struct ledger_stats *ledger)
 {
     return json_pack(
-        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "budget_bytes", INT(ledger->budget_bytes),
-        "reserved_bytes", INT(ledger->reserved_bytes), "allocated_bytes",
+        "{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "budget_bytes",
+        INT(ledger->budget_bytes), "reserved_bytes", INT(ledger->reserved_bytes), "allocated_bytes",
         INT(ledger->allocated_bytes), "cached_bytes", INT(ledger->cached_bytes), "planned_bytes",
         INT(ledger->planned_bytes), "peak_allocated_bytes", INT(ledger->peak_allocated_bytes),
         "peak_reserved_bytes", INT(ledger->peak_reserved_bytes), "reservations_ok_total",
         INT(ledger->reservations_ok), "reservations_refused_total",
-        INT(ledger->reservations_refused), "plan_violations_total", INT(ledger->plan_violations));
+        INT(ledger->reservations_refused), "plan_violations_total", INT(ledger->plan_violations),
+        "num_alloc_retries", INT(ledger->alloc_retries), "num_ooms", INT(ledger->ooms));
 }
 
 void run_admin_memory(struct call *call)
@@ -92,7 +67,7 @@ void run_admin_memory(struct call *call)
         "device_total_bytes", INT(view.device_total_bytes), "resident_bytes", INT(resident_bytes()),
         "host", "limit_bytes", INT(view.host.limit_bytes), "in_use_bytes",
         INT(view.host.in_use_bytes), "cached_bytes", INT(view.host.cached_bytes), "refused_total",
-        INT(view.host.refused_total), "owners", list_owners(warden_ledger(server->warden)));
+        INT(view.host.refused_total), "owners", admin_list_owners(server, &view));
     if (document != NULL && governor != NULL)
         (void)json_object_update(document, governor);
     json_decref(governor);

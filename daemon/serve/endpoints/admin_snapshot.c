@@ -49,8 +49,11 @@ static void put_string(FILE *to, const char *text)
     fputc('"', to);
 }
 
+/* A model's own account is "weights": file names lose what stands before a '/'. */
 static void put_frames(FILE *to, const char *model, const char *where)
 {
+    if (strcmp(model, where) == 0)
+        where = mem_kind_name(MEM_WEIGHTS);
     fputs("\"frames\":[{\"name\":", to);
     put_string(to, model[0] != '\0' ? model : where);
     fputs(",\"filename\":", to);
