@@ -183,6 +183,11 @@ uint64_t resident_leave(struct model *model, enum residency to, uint64_t *out_ho
     if (to == RESIDENCY_DROPPED || !room_on_host(repository, model))
         host = network_strip(model->network);
     host_trim();
+    ledger_note(repository->config.ledger,
+                &(struct mem_note){.kind = MEM_EVENT_EVICT,
+                                   .bytes = freed,
+                                   .model = model->name,
+                                   .note = residency_name(place_of(model))});
     log_info("model '%s' version %s left the device: %" PRIu64 " bytes, now %s", model->name,
              model->version_text, freed, residency_name(place_of(model)));
     resident_end_move(model);

@@ -14,6 +14,7 @@
 enum { EVICT_PAUSE_US = 1000000 };
 
 enum asker { ASKER_GOVERNOR, ASKER_DECAY, ASKER_OPERATOR, ASKERS };
+static const char *const askers[ASKERS] = {"governor", "decay", "operator"}; /* in the history */
 
 struct warden {
     pthread_mutex_t lock;
@@ -165,6 +166,10 @@ static uint64_t give_back(struct warden *warden, uint64_t keep_bytes, enum asker
     if (keep_bytes == 0)
         (void)host_pool_trim(warden->host_pool, 0);
     if (freed > 0 || asker == ASKER_OPERATOR) {
+        ledger_note(warden->ledger, &(struct mem_note){.kind = MEM_EVENT_EMPTY_CACHE,
+                                                       .bytes = freed,
+                                                       .other = keep_bytes,
+                                                       .note = askers[asker]});
         warden->empty_cache_by[asker]++;
         warden->empty_cache_freed_bytes += freed;
     }
@@ -177,6 +182,10 @@ static void say_level(const struct warden *warden, const struct govern_input *in
     enum log_level level =
         verdict->level > from && verdict->level >= LEVEL_RECLAIM ? LOG_LEVEL_WARN : LOG_LEVEL_INFO;
 
+    ledger_note(warden->ledger, &(struct mem_note){.kind = MEM_EVENT_LEVEL,
+                                                   .bytes = input->reserved_bytes,
+                                                   .other = verdict->level,
+                                                   .note = govern_level_name(verdict->level)});
     LOG_AT(level,
            "memory level %s, was %s: %" PRIu64 " of %" PRIu64 " bytes reserved, %" PRIu64
            " cached%s",
