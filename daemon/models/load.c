@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "graph/rows.h"
 #include "models/folder.h"
 #include "models/model.h"
 #include "models/proof.h"
@@ -32,6 +33,7 @@ static enum status load_network(const struct load_context *context, struct model
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
     model->resident.signature = folder_signature(model->resident.folder);
     TRY(onnx_read_file(path, &graph, NULL, err));
+    model->may_mix_rows = graph_may_mix_rows(graph);
     config.name = arena_format(&model->arena, "%s/%" PRId64, context->name, context->version);
     if (config.name == NULL) {
         graph_destroy(graph);
@@ -71,6 +73,7 @@ static bool prove(const struct load_context *context, struct model *model, struc
                   const struct shape *ports, int64_t size, const struct proof_first *first,
                   const struct error *why)
 {
+    int64_t most_rows = model->may_mix_rows ? model->config->max_batch_size : 2;
     char reason[200] = "";
 
     if (model->config->max_batch_size == 0) {
@@ -90,7 +93,7 @@ static bool prove(const struct load_context *context, struct model *model, struc
     if (first == NULL)
         (void)snprintf(reason, sizeof(reason), "it could not be run to prove it: %.140s",
                        why->text);
-    else if (proof_of_batching(probe, ports, size, first, reason, sizeof(reason))) {
+    else if (proof_of_batching(probe, ports, size, most_rows, first, reason, sizeof(reason))) {
         (void)snprintf(model->batching, sizeof(model->batching), "on");
         return true;
     }

@@ -33,6 +33,7 @@ struct model {
     size_t inputs, outputs; /* in the order of the network */
     struct model_port *in, *out;
     char batching[256];
+    bool may_mix_rows; /* its graph leaves doubt about more rows than two */
     int64_t load_us;
     struct resident resident;
 };

@@ -3,17 +3,23 @@
  *   row a ──> A        rows a, b ──> C, D        proven when A = C and B = D, and every output
  *   row b ──> B                                  has two rows
  *
- * The rows differ in scale: a model that scales over the whole batch (dynamic quantisation) gives
- * itself away.  "Same" is the rule by which two right executors agree: |x − y| ≤ atol + 1e-3 |y|,
- * atol = the larger of 1e-6 and 2e-5 of the largest value; what is no float must be equal.
+ * Where the graph leaves doubt (graph/rows.h) the same with as many rows as a batch may have, a few
+ * of them asked alone.  The rows differ in scale: a model that scales over the whole batch (dynamic
+ * quantisation) gives itself away.  "Same" is the rule by which two right executors agree: |x − y|
+ * ≤ atol + 1e-3 |y|, atol = the larger of 1e-6 and 2e-5 of the largest value; what is no float must
+ * be equal.
  */
 #include "models/proof.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #define SEED UINT64_C(0x5EED5EED5EED5EED)
+/* What a proof of more than two rows may take, but for LEAST_ROWS that always are tried. */
+#define PROOF_US INT64_C(500000)
+enum { LEAST_ROWS = 8 };
 
 /* Sizes tried for open dimensions, all of them alike: lengths of texts and sounds, then of images.
  */
@@ -163,27 +169,27 @@ static bool outputs_agree(enum dtype dtype, const void *a, const void *b, size_t
     return bytes == 0 || memcmp(a, b, bytes) == 0;
 }
 
-/* Row `row` of the pair's outputs against the answer to that row alone. */
-static bool row_agrees(const struct probe *probe, const struct request *pair,
+/* Row `row` of the batch's outputs against the answer to that row alone. */
+static bool row_agrees(const struct probe *probe, const struct request *batch,
                        const struct request *alone, int64_t row, char *reason, size_t room)
 {
     const struct network_port *ports;
     size_t count = network_outputs(probe->network, &ports);
 
     for (size_t i = 0; i < count; i++) {
-        const struct request_output *both = &pair->out[i], *one = &alone->out[i];
-        char pair_text[SHAPE_TEXT_BYTES], one_text[SHAPE_TEXT_BYTES];
+        const struct request_output *both = &batch->out[i], *one = &alone->out[i];
+        char batch_text[SHAPE_TEXT_BYTES], one_text[SHAPE_TEXT_BYTES];
         struct shape wanted = one->shape;
 
         if (wanted.rank > 0)
-            wanted.dims[0] *= 2;
+            wanted.dims[0] *= batch->rows;
         if (one->shape.rank == 0 || one->shape.dims[0] != 1 ||
             !shape_is_equal(&both->shape, &wanted)) {
             (void)snprintf(reason, room,
-                           "output '%.60s' has the shape %s for one row and %s for two, its first "
-                           "dimension is not the batch",
+                           "output '%.60s' has the shape %s for one row and %s for %" PRId64
+                           ", its first dimension is not the batch",
                            ports[i].name, shape_format(&one->shape, one_text),
-                           shape_format(&both->shape, pair_text));
+                           shape_format(&both->shape, batch_text), batch->rows);
             return false;
         }
         if (!outputs_agree(ports[i].dtype, (const char *)both->data + one->bytes * (size_t)row,
@@ -196,48 +202,103 @@ static bool row_agrees(const struct probe *probe, const struct request *pair,
     return true;
 }
 
-/* Row 1 of the pair's data alone; row 0 has been answered already. */
-static bool second_agrees(struct probe *probe, const struct probe_data *data,
-                          const struct request *pair, char *reason, size_t room)
+/* Row `row` of the data alone against that row of the batch. */
+static bool row_alone_agrees(struct probe *probe, const struct probe_data *data,
+                             const struct request *batch, int64_t row, char *reason, size_t room)
 {
     struct error err = {.status = STATUS_OK};
     struct probe_answer alone;
     struct probe_data single;
     bool agrees;
 
-    if (probe_data_row(&single, data, 1) != STATUS_OK ||
+    if (probe_data_row(&single, data, row) != STATUS_OK ||
         probe_run(probe, &single, &alone, &err) != STATUS_OK) {
         (void)snprintf(reason, room, "a row alone fails: %.160s",
                        err.text[0] != '\0' ? err.text : "no host memory for it");
         probe_data_deinit(&single);
         return false;
     }
-    agrees = row_agrees(probe, pair, &alone.request, 1, reason, room);
+    agrees = row_agrees(probe, batch, &alone.request, row, reason, room);
     probe_answer_deinit(&alone);
     probe_data_deinit(&single);
     return agrees;
 }
 
-bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t size,
-                       const struct proof_first *first, char *reason, size_t room)
+/* Some rows of the batch against what they are answered alone: those at its ends and in between. */
+static bool rows_agree(struct probe *probe, const struct probe_data *data,
+                       const struct request *batch, const struct proof_first *first, int64_t rows,
+                       char *reason, size_t room)
+{
+    const int64_t asked[] = {1, 2, rows / 2, rows - 1};
+    int64_t before = 0;
+
+    if (!row_agrees(probe, batch, &first->answer.request, 0, reason, room))
+        return false;
+    for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+        if (asked[i] <= before || asked[i] >= rows)
+            continue;
+        if (!row_alone_agrees(probe, data, batch, asked[i], reason, room))
+            return false;
+        before = asked[i];
+    }
+    return true;
+}
+
+/* Runs `rows` rows together and compares.  *out_status is STATUS_OK unless they could not be run.
+ */
+static bool prove_rows(struct probe *probe, const struct shape *ports, int64_t size, int64_t rows,
+                       const struct proof_first *first, enum status *out_status,
+                       int64_t *out_run_us, char *reason, size_t room)
 {
     struct error err = {.status = STATUS_OK};
-    struct probe_answer pair;
+    struct probe_answer batch;
     struct probe_data data;
     bool proven;
 
-    if (make_data(probe, ports, 2, size, &data) != STATUS_OK) {
+    *out_status = make_data(probe, ports, rows, size, &data);
+    if (*out_status != STATUS_OK) {
         (void)snprintf(reason, room, "no host memory to prove it");
         return false;
     }
-    if (probe_run(probe, &data, &pair, &err) != STATUS_OK) {
-        (void)snprintf(reason, room, "two rows together fail: %.160s", err.text);
+    *out_status = probe_run(probe, &data, &batch, &err);
+    if (*out_status != STATUS_OK) {
+        (void)snprintf(reason, room, "%" PRId64 " rows together fail: %.160s", rows, err.text);
         probe_data_deinit(&data);
         return false;
     }
-    proven = row_agrees(probe, &pair.request, &first->answer.request, 0, reason, room) &&
-             second_agrees(probe, &data, &pair.request, reason, room);
-    probe_answer_deinit(&pair);
+    *out_run_us = batch.request.computed_us - batch.request.started_us;
+    proven = rows_agree(probe, &data, &batch.request, first, rows, reason, room);
+    probe_answer_deinit(&batch);
     probe_data_deinit(&data);
+    return proven;
+}
+
+/* As many rows as run in about PROOF_US, by how long two take; LEAST_ROWS at least. */
+static int64_t affordable_rows(int64_t most_rows, int64_t pair_us)
+{
+    int64_t rows = pair_us > 0 ? 2 * PROOF_US / pair_us : most_rows;
+
+    rows = rows < LEAST_ROWS ? LEAST_ROWS : rows;
+    return rows < most_rows ? rows : most_rows;
+}
+
+bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t size,
+                       int64_t most_rows, const struct proof_first *first, char *reason,
+                       size_t room)
+{
+    uint64_t cached = batcher_cached_bytes(probe->batcher);
+    enum status status;
+    int64_t run_us;
+    bool proven = prove_rows(probe, ports, size, 2, first, &status, &run_us, reason, room);
+
+    if (!proven || most_rows <= 2)
+        return proven;
+    for (int64_t rows = affordable_rows(most_rows, run_us); rows > 2; rows /= 2) {
+        proven = prove_rows(probe, ports, size, rows, first, &status, &run_us, reason, room);
+        if (status != STATUS_NO_MEMORY)
+            break;
+        proven = true; /* batches of this size will not run either: fewer */
+    }
+    (void)batcher_trim(probe->batcher, cached);
     return proven;
 }

@@ -21,8 +21,11 @@ MUST_CHECK enum status proof_find_size(struct probe *probe, const struct shape *
                                        int64_t *out_size, struct proof_first *out_first,
                                        struct error *err);
 /* Two rows together and apart, open dimensions being `size`; `first` is what the first of them was
- * answered alone, by proof_find_size().  True: the same; else `reason` says what was seen. */
+ * answered alone, by proof_find_size().  With `most_rows` over 2 the same of so many rows, or as
+ * many as take PROOF_US and as memory lets through.  True: the same; else `reason` says what was
+ * seen. */
 bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t size,
-                       const struct proof_first *first, char *reason, size_t room);
+                       int64_t most_rows, const struct proof_first *first, char *reason,
+                       size_t room);
 
 #endif

@@ -41,6 +41,29 @@ def hungry(columns, width):
                                    "row": np.linspace(0, 1, width, dtype=np.float32).reshape(1, 1, width)})
 
 
+def neighbour(distance, columns=4):
+    """y[i] = x[i] + x[i + distance]: rows of a batch that see each other, though the first two do not."""
+    nodes = [helper.make_node("Pad", ["x", "pads"], ["longer"]),
+             helper.make_node("Slice", ["longer", "start", "end", "axis"], ["moved"]),
+             helper.make_node("Add", ["x", "moved"], ["y"])]
+    return _graph(nodes, columns, {"pads": np.array([0, 0, distance, 0], np.int64),
+                                   "start": np.array([distance], np.int64),
+                                   "end": np.array([2 ** 31], np.int64), "axis": np.array([0], np.int64)})
+
+
+def branches(most_rows, columns=4):
+    """y = x for batches of up to so many rows, 2x for larger ones."""
+    def branch(name, factor):
+        return helper.make_graph([helper.make_node("Mul", ["x", "k" + name], ["y" + name])], name, [],
+                                 [helper.make_tensor_value_info("y" + name, FLOAT, ["n", columns])],
+                                 [numpy_helper.from_array(np.array(factor, np.float32), "k" + name)])
+    nodes = [helper.make_node("Shape", ["x"], ["shape"]),
+             helper.make_node("Gather", ["shape", "first"], ["count"]),
+             helper.make_node("Greater", ["count", "most"], ["many"]),
+             helper.make_node("If", ["many"], ["y"], then_branch=branch("t", 2), else_branch=branch("e", 1))]
+    return _graph(nodes, columns, {"first": np.array(0, np.int64), "most": np.array(most_rows, np.int64)})
+
+
 def write(repository, name, model, config="", version=1):
     """Puts a model there whole: the version appears by a rename."""
     folder = os.path.join(repository, name)

@@ -105,6 +105,20 @@ class AtStart(Case):
             harness.Server(PROGRAM, as_daemon=True, more=["--model-repository", self.folder.name + "/no"])
 
 
+    def test_models_whose_rows_see_each_other_are_served_one_by_one(self):
+        config = "max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 20000 }"
+        for name, model in (("third", small_models.neighbour(2)), ("sixth", small_models.branches(5)),
+                            ("plain", small_models.times(2))):
+            small_models.write(self.folder.name, name, model, config)
+        self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
+        models = json.loads(self.server.request("GET", "/sluice/v1/models", role="admin")[2])["models"]
+        batching = {model["name"]: model["batching"] for model in models}
+        self.assertEqual(batching["plain"], "on")
+        for name in ("third", "sixth"):
+            self.assertEqual(batching[name], "off: rows together differ from rows apart in output 'y'")
+
+
 class Explicit(Case):
     settings = ["Models.ControlMode=explicit"]
 

@@ -76,7 +76,7 @@ static void an_output_whose_first_dimension_is_not_the_batch_is_seen(void **stat
     assert_int_equal(info.state, MODEL_READY);
     assert_string_equal(info.batching,
                         "off: output 'y' has the shape [4,1] for one row and [4,2] for "
-                        "two, its first dimension is not the batch");
+                        "2, its first dimension is not the batch");
 }
 
 static void a_configuration_without_dynamic_batching_does_not_batch(void **state)
