@@ -13,7 +13,12 @@
 #include "batch/bucket.h"
 #include "batch/internal.h"
 
-enum { IO_ALIGNMENT = 64 };
+enum {
+    IO_ALIGNMENT = 64,
+    MAX_RESTARTS = 4, /* for a later segment's sake, of one request */
+    MAX_GROWTH = 64,  /* times what the first segment takes: more is asked for when it comes */
+    GROWTH_FADE = 16,
+};
 
 static uint64_t align_io(uint64_t bytes)
 {
@@ -201,6 +206,38 @@ static struct ledger_account *account_of(const struct batch *batch)
     return network_account(batch->queue->network);
 }
 
+/* The most that could ever be reserved here, idle models gone. */
+static uint64_t ceiling_of(struct batcher *batcher)
+{
+    return ledger_ceiling(batcher->ledger) +
+           atomic_load_explicit(&batcher->evictable_bytes, memory_order_relaxed);
+}
+
+/* Activations to reserve: what the plan says, what a run of these requests once ended for want of,
+ * and, where the plan only knows its first segment, what runs took lately. */
+static uint64_t expected_bytes(const struct batch *batch, uint64_t page)
+{
+    const struct request *request;
+    uint64_t bytes = batch->run_bytes, grown, ceiling, io;
+    struct plan_facts facts;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link)
+        if (request->wait.least_bytes > bytes)
+            bytes = request->wait.least_bytes;
+    plan_read(batch->plan, &facts);
+    if (facts.exact)
+        return bytes;
+    grown = batch->run_bytes * atomic_load_explicit(&batch->queue->growth, memory_order_relaxed) /
+            GROWTH_NONE;
+    /* A guess alone must not make the possible impossible: at most it runs alone. */
+    ceiling = ledger_ceiling(batch->queue->batcher->ledger);
+    io = whole_pages(batch->io_bytes, page);
+    ceiling = ceiling > io ? (ceiling - io) / page * page : 0;
+    if (grown > ceiling)
+        grown = ceiling;
+    return grown > bytes ? grown : bytes;
+}
+
 /* One attempt with the plan that is held.  STATUS_NO_MEMORY: needed and available are set, and
  * `*out_never` when waiting is no use; everything but the plan is given back. */
 static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out_never)
@@ -220,12 +257,14 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
         batch->io_bytes = 0;
     if (!is_host)
         batch->io_bytes += response_bytes;
-    peak = whole_pages(plan_run_bytes(batch->plan, batch->out), page);
+    batch->segment_bytes = batch->restart_bytes = 0;
+    batch->run_bytes = plan_run_bytes(batch->plan, batch->out);
+    peak = whole_pages(expected_bytes(batch, page), page);
     needed = peak + whole_pages(batch->io_bytes, page);
     batch->needed_bytes = needed;
     if (ledger_reserve_for(batcher->ledger, account_of(batch), needed, &batch->available_bytes) !=
         STATUS_OK) {
-        *out_never = needed > ledger_ceiling(batcher->ledger);
+        *out_never = needed > ceiling_of(batcher);
         return STATUS_NO_MEMORY;
     }
     batch->reserved_bytes = needed;
@@ -303,7 +342,7 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
             continue;
         }
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
-        atomic_fetch_add(&lane->batcher->refused, 1);
+        atomic_fetch_add(never ? &lane->batcher->never : &lane->batcher->waits, 1);
         if (never)
             ledger_count_oom(lane->batcher->ledger, account_of(batch), batch->needed_bytes,
                              batch->available_bytes, "no batch as large ever fits");
@@ -312,6 +351,46 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
     }
     batch_release(lane, batch);
     return ADMIT_FAIL;
+}
+
+enum status batch_admit_segment(struct lane *lane, struct batch *batch, uint64_t total_bytes)
+{
+    struct batcher *batcher = lane->batcher;
+    uint64_t total = whole_pages(total_bytes, batcher->device->memory->page_bytes);
+    uint64_t more = total > batch->peak_bytes ? total - batch->peak_bytes : 0;
+    uint64_t whole = batch->reserved_bytes + more;
+    const struct request *first = first_of(batch);
+
+    if (total_bytes > batch->segment_bytes)
+        batch->segment_bytes = total_bytes;
+    if (more == 0)
+        return STATUS_OK;
+    if (ledger_reserve_for(batcher->ledger, account_of(batch), more, &batch->available_bytes) !=
+        STATUS_OK) {
+        batch->needed_bytes = more;
+        if (batch->may_restart && whole <= ceiling_of(batcher) &&
+            first->wait.restarts < MAX_RESTARTS)
+            batch->restart_bytes = total_bytes;
+        return STATUS_NO_MEMORY;
+    }
+    batch->reserved_bytes += more;
+    batch->peak_bytes = total;
+    return STATUS_OK;
+}
+
+void batch_learn_growth(struct batch *batch)
+{
+    atomic_uint *growth = &batch->queue->growth;
+    unsigned old = atomic_load_explicit(growth, memory_order_relaxed), seen;
+
+    if (batch->segment_bytes == 0 || batch->run_bytes == 0)
+        return; /* one segment: its plan says all */
+    seen = batch->segment_bytes / batch->run_bytes < MAX_GROWTH
+               ? (unsigned)(batch->segment_bytes * GROWTH_NONE / batch->run_bytes)
+               : MAX_GROWTH * GROWTH_NONE;
+    if (seen < old)
+        seen = old - (old - seen + GROWTH_FADE - 1) / GROWTH_FADE;
+    atomic_store_explicit(growth, seen, memory_order_relaxed);
 }
 
 enum admission batch_admit(struct lane *lane, struct batch *batch, struct error *err)

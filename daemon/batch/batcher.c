@@ -50,7 +50,7 @@ static void close_lane(struct lane *lane)
     arena_deinit(&lane->scratch);
 }
 
-/* What batcher_trim() can tell apart; one thread each is no use beyond the cores anyhow. */
+/* What batcher_trim_some() can tell apart; one thread each is no use beyond the cores anyhow. */
 enum { MAX_LANES = 32 };
 
 enum status batcher_create(const struct batcher_config *config, struct batcher **out_batcher,
@@ -71,6 +71,7 @@ enum status batcher_create(const struct batcher_config *config, struct batcher *
     batcher->inline_limit_us = config->inline_limit_us;
     batcher->lanes = config->lanes == 0 ? 1 : config->lanes;
     list_init(&batcher->active);
+    list_init(&batcher->all);
     batcher->lane = calloc(batcher->lanes, sizeof(*batcher->lane));
     if (batcher->lane == NULL)
         status = STATUS_NO_MEMORY;
@@ -108,13 +109,6 @@ void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us)
     atomic_store(&batcher->inline_limit_us, limit_us);
 }
 
-void batcher_set_cap_shift(struct batcher *batcher, unsigned shift)
-{
-    pthread_mutex_lock(&batcher->lock);
-    batcher->cap_shift = shift < 31 ? shift : 31;
-    pthread_mutex_unlock(&batcher->lock);
-}
-
 /* ---- queues ---- */
 
 /* Room in the candidate tables for one more queue.  Lock held. */
@@ -137,14 +131,16 @@ static enum status grow_candidates(struct batcher *batcher)
     return STATUS_OK;
 }
 
-static enum status count_queue(struct batcher *batcher)
+static enum status enter_queue(struct batcher *batcher, struct model_queue *queue)
 {
     enum status status;
 
     pthread_mutex_lock(&batcher->lock);
     status = grow_candidates(batcher);
-    if (status == STATUS_OK)
+    if (status == STATUS_OK) {
         batcher->queues++;
+        list_append(&batcher->all, &queue->all_link);
+    }
     pthread_mutex_unlock(&batcher->lock);
     return status;
 }
@@ -168,7 +164,7 @@ enum status queue_create(struct batcher *batcher, const struct queue_config *con
     if (status != STATUS_OK)
         goto fail;
     queue->name = strdup(config->name);
-    if (queue->name == NULL || count_queue(batcher) != STATUS_OK) {
+    if (queue->name == NULL) {
         status =
             error_set(err, STATUS_NO_MEMORY, "model '%s': no memory for its queue", config->name);
         goto fail;
@@ -184,7 +180,14 @@ enum status queue_create(struct batcher *batcher, const struct queue_config *con
     queue->idle_since_us = clock_now_us();
     atomic_init(&queue->patience_us, CLOCK_NEVER);
     list_init(&queue->active_link);
+    queue->cap_rows = INT64_MAX;
+    atomic_init(&queue->growth, GROWTH_NONE);
     stats_init(&queue->stats);
+    status = enter_queue(batcher, queue);
+    if (status != STATUS_OK) {
+        (void)error_set(err, status, "model '%s': no memory for its queue", config->name);
+        goto fail;
+    }
     *out_queue = queue;
     return STATUS_OK;
 
@@ -204,6 +207,7 @@ void queue_destroy(struct model_queue *queue)
     batcher = queue->batcher;
     pthread_mutex_lock(&batcher->lock);
     batcher->queues--;
+    list_remove(&queue->all_link);
     pthread_mutex_unlock(&batcher->lock);
     wait_queue_deinit(&queue->waiting);
     free(queue->name);
@@ -225,67 +229,7 @@ size_t queue_waiting(struct model_queue *queue)
     return count;
 }
 
-/* ---- memory ---- */
-
-static uint64_t cached_of(const struct lane_arena *arena)
-{
-    size_t committed = lane_arena_committed(arena), used = lane_arena_used(arena);
-
-    return committed > used ? committed - used : 0;
-}
-
-uint64_t batcher_cached_bytes(struct batcher *batcher)
-{
-    uint64_t bytes = 0;
-
-    for (unsigned i = 0; i < batcher->lanes; i++)
-        bytes += cached_of(batcher->lane[i].arena) + cached_of(batcher->lane[i].io);
-    return bytes;
-}
-
-/* The arena with cached bytes that was used longest ago, of those not yet in `seen`. */
-static struct lane_arena *stalest(struct batcher *batcher, uint64_t seen, unsigned *out_bit)
-{
-    struct lane_arena *best = NULL;
-
-    for (unsigned bit = 0; bit < 2 * batcher->lanes; bit++) {
-        struct lane *lane = &batcher->lane[bit / 2];
-        struct lane_arena *arena = bit % 2 == 0 ? lane->arena : lane->io;
-
-        if ((seen >> bit & 1) != 0 || cached_of(arena) == 0)
-            continue;
-        if (best == NULL || lane_arena_last_use_us(arena) < lane_arena_last_use_us(best)) {
-            best = arena;
-            *out_bit = bit;
-        }
-    }
-    return best;
-}
-
-uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes)
-{
-    uint64_t freed = 0, seen = 0, cached = batcher_cached_bytes(batcher);
-    struct lane_arena *arena;
-    unsigned bit;
-
-    while (cached > keep_bytes && (arena = stalest(batcher, seen, &bit)) != NULL) {
-        uint64_t excess = cached - keep_bytes, committed = lane_arena_committed(arena), part;
-        uint64_t cut = cached_of(arena) < excess ? cached_of(arena) : excess;
-
-        seen |= UINT64_C(1) << bit;
-        part = lane_arena_trim(arena, committed > cut ? committed - cut : 0);
-        freed += part;
-        cached -= part < cached ? part : cached;
-    }
-    return freed;
-}
-
 /* ---- figures ---- */
-
-uint64_t batcher_refused(struct batcher *batcher)
-{
-    return atomic_load(&batcher->refused);
-}
 
 int64_t batcher_last_batch_us(struct batcher *batcher)
 {

@@ -37,8 +37,6 @@ MUST_CHECK enum status batcher_create(const struct batcher_config *config,
                                       struct batcher **out_batcher, struct error *err);
 void batcher_destroy(struct batcher *batcher); /* queues must be closed; joins the threads */
 void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us);
-void batcher_set_cap_shift(struct batcher *batcher,
-                           unsigned shift); /* governor: halve batch caps */
 
 struct queue_policy {      /* Triton's ModelQueuePolicy */
     bool delay_on_timeout; /* timeout_action DELAY instead of REJECT */
@@ -138,14 +136,37 @@ void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct r
 /* Wakes the queues so that cancelled or expired requests leave at once; cheap. */
 void batcher_wake(struct batcher *batcher);
 
-/* Batches so far that had to wait for memory or were refused for want of it, one request even. */
-uint64_t batcher_refused(struct batcher *batcher);
+/* ---- for the governor (pressure.c) ---- */
+
+struct batch_pressure {
+    int64_t stall_us;       /* time so far while some queue waited for memory (PSI's "some") */
+    uint64_t wanted_bytes;  /* what the queue that lacks most lacks now; 0: none waits */
+    uint64_t waits_total;   /* batches that had to wait for memory */
+    uint64_t refused_total; /* requests that failed for want of memory which others had */
+    uint64_t never_total;   /* requests that no memory here would ever do for: not of refused */
+    bool capped;            /* some queue's batches are smaller than they might be */
+};
+void batcher_read_pressure(struct batcher *batcher, int64_t now_us,
+                           struct batch_pressure *out_pressure);
+/* `waits` is called whenever a queue begins to wait for memory: any thread, no lock held.  Before
+ * the first request. */
+void batcher_on_wait(struct batcher *batcher, void (*waits)(void *arg), void *arg);
+/* Batch caps, additive up and multiplicative down (AIMD): every queue that ran batches since the
+ * last time gets half of the largest of them; or every capped one gets a row more (a thirty-second
+ * of what it had, if that is more), until it has its max_batch_size again. */
+void batcher_halve_caps(struct batcher *batcher);
+void batcher_raise_caps(struct batcher *batcher);
+/* What idle models would give: a request that needs it waits, instead of being refused at once. */
+void batcher_set_evictable(struct batcher *batcher, uint64_t bytes);
 /* Sum over lanes. */
 uint64_t batcher_cached_bytes(struct batcher *batcher);
 int64_t batcher_last_batch_us(struct batcher *batcher);
 unsigned batcher_running(struct batcher *batcher); /* batches running now */
-/* Shrinks the lanes' cached memory to at most keep_bytes together; returns bytes freed. */
+/* Shrinks the lanes' cached memory to at most keep_bytes together, those unused for longest first;
+ * returns bytes freed. */
 uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes);
+/* At most about `most_bytes` of that: a slice. */
+uint64_t batcher_trim_some(struct batcher *batcher, uint64_t keep_bytes, uint64_t most_bytes);
 /* Steps forward with every step of a batch and while lanes are idle: for the watchdog. */
 uint64_t batcher_progress(struct batcher *batcher);
 /* A batch ended in STATUS_DEVICE_LOST: nothing runs any more, a new process must. */

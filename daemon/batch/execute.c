@@ -135,26 +135,14 @@ static bool anyone_waits(const struct batch *batch)
     return false;
 }
 
-/* A later segment wants more than the plan said: admission again, and a look at who still waits. */
+/* A later segment: admission again, and a look at who still waits. */
 static enum status admit_segment(void *arg, uint64_t total_bytes)
 {
     struct lane *lane = arg;
-    struct batch *batch = &lane->batch;
-    uint64_t total = whole_pages(total_bytes, lane->batcher->device->memory->page_bytes);
-    uint64_t more = total > batch->peak_bytes ? total - batch->peak_bytes : 0;
 
-    if (!anyone_waits(batch))
+    if (!anyone_waits(&lane->batch))
         return STATUS_CANCELLED;
-    if (more == 0)
-        return STATUS_OK;
-    if (ledger_reserve_for(lane->batcher->ledger, network_account(batch->queue->network), more,
-                           &batch->available_bytes) != STATUS_OK) {
-        batch->needed_bytes = more;
-        return STATUS_NO_MEMORY;
-    }
-    batch->reserved_bytes += more;
-    batch->peak_bytes = total;
-    return STATUS_OK;
+    return batch_admit_segment(lane, &lane->batch, total_bytes);
 }
 
 static bool makes_text(const struct model_queue *queue)
@@ -196,8 +184,8 @@ static enum status run_or_trim(struct lane *lane, struct batch *batch, struct er
 {
     enum status status = run_plan(lane, batch, err);
 
-    if (status != STATUS_NO_MEMORY)
-        return status;
+    if (status != STATUS_NO_MEMORY || batch->needed_bytes > batch->available_bytes)
+        return status; /* what the books refuse, a trim does not bring */
     (void)batcher_trim(lane->batcher, 0);
     (void)host_pool_trim(lane->batcher->host_pool, 0);
     return run_plan(lane, batch, err);
@@ -338,12 +326,33 @@ static void complete_error(struct batch *batch, enum status status, struct error
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
 }
 
+/* They go back to their queue, and start again only with what the run found to be missing. */
+static void mark_for_restart(struct batch *batch)
+{
+    struct request *request;
+
+    LIST_FOR_EACH (request, &batch->requests, struct request, link) {
+        request->wait.least_bytes = batch->restart_bytes;
+        request->wait.restarts++;
+    }
+}
+
 static void run_batch(struct lane *lane, struct batch *batch, enum status *out_status)
 {
     struct error err = {.status = STATUS_OK};
 
     *out_status = run_once(lane, batch, &err);
-    if (*out_status != STATUS_OK) {
+    if (*out_status == STATUS_NO_MEMORY && batch->restart_bytes > 0) {
+        mark_for_restart(batch);
+        batch_release(lane, batch);
+        return;
+    }
+    batch->restart_bytes = 0;
+    if (*out_status == STATUS_NO_MEMORY)
+        atomic_fetch_add(&lane->batcher->refused, batch->count);
+    if (*out_status == STATUS_OK) {
+        batch_learn_growth(batch);
+    } else {
         complete_error(batch, *out_status, &err);
         batch_fail(batch, &err);
         if (*out_status == STATUS_DEVICE_LOST)
@@ -364,6 +373,7 @@ static void run_alone(struct lane *lane, struct batch *batch, struct request *re
     list_append(&batch->requests, &request->link);
     batch->count = 1;
     batch->rows = request->rows;
+    batch->may_restart = false;
     if (batch_admit(lane, batch, &err) == ADMIT_RUN)
         run_batch(lane, batch, &status);
     else

@@ -31,11 +31,16 @@ struct batch {
     uint64_t peak_bytes;            /* whole pages held for the activations */
     uint64_t reserved_bytes;        /* in the ledger, given back by batch_release() */
     uint64_t needed_bytes, available_bytes; /* when it was not admitted */
+    uint64_t run_bytes;                     /* of activations the plan itself asks for */
+    bool may_restart;                       /* its requests may go back to their queue */
+    uint64_t segment_bytes;                 /* the most a later segment asked for; 0: none did */
+    uint64_t restart_bytes; /* a later segment found no room: it starts again with so many; or 0 */
     struct response_buffer *response;
     size_t *out_offset; /* per output, in the response; or one of those above */
     char **out_base;    /* per output: where its elements are for the host */
     struct run_buffer *in, *out;
     struct shape *true_shapes; /* per output, as the run found them */
+    int64_t ticket_us; /* its queue waited for memory since, when it was taken; CLOCK_NEVER: not */
     int64_t started_ns, gathered_ns, computed_ns, sliced_ns;
     bool ran_whole; /* as one and well */
 };
@@ -66,6 +71,7 @@ struct memory_hold {
 
 struct model_queue {
     struct batcher *batcher;
+    struct list all_link; /* in batcher->all */
     struct network *network;
     char *name;
     int64_t max_batch_size;
@@ -83,6 +89,12 @@ struct model_queue {
     int64_t predicted_us; /* the last batch took so long */
     struct size_choice sizes;
     struct memory_hold hold;
+    int64_t cap_rows;      /* at most so many a batch; INT64_MAX: no cap */
+    int64_t cap_from_rows; /* what it had before the first halving */
+    int64_t largest_rows;  /* of batches since the last halving */
+    /* What runs with a cut asked for in all, as a share of what their plan said, in 1/256: falls
+     * slowly.  Any lane. */
+    atomic_uint growth;
     bool closed;
     _Atomic bool parked;  /* its model is away; changes under the lock */
     atomic_uint visitors; /* look at the network without the lock */
@@ -102,17 +114,22 @@ struct batcher {
     _Atomic int64_t last_batch_us;
     atomic_uint running;
     _Atomic uint64_t progress;
-    _Atomic uint64_t refused;
+    _Atomic uint64_t waits, refused, never;
+    _Atomic uint64_t evictable_bytes;
+    void (*on_wait)(void *arg); /* NULL: nobody wants to know */
+    void *on_wait_arg;
     atomic_bool device_lost;
     unsigned lanes;
     struct lane *lane;
     /* under lock */
     struct list active;
+    struct list all;
+    unsigned holds;                  /* queues that wait for memory */
+    int64_t held_since_us, stall_us; /* the first of them began then; former times, summed */
     size_t queues;
     struct pick_candidate *candidates; /* room for one a queue */
     struct model_queue **candidate_queues;
     size_t candidate_room;
-    unsigned cap_shift;
     int64_t virtual_us; /* device time used by whoever ran last: newcomers start here */
     bool stopping;
     /* residency: set before there are queues */
@@ -139,6 +156,29 @@ struct shape *batch_shapes(struct arena *scratch, const struct model_queue *queu
 uint64_t whole_pages(uint64_t bytes, uint64_t page);
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
                   uint64_t needed_bytes, uint64_t available_bytes);
+
+/* A later segment of the running batch wants `total_bytes` of activations.  It gets them now, or
+ * the run ends with STATUS_NO_MEMORY: nobody waits while he holds (I3).  Where it could ever fit,
+ * batch->restart_bytes then says what it is to start again with. */
+enum status batch_admit_segment(struct lane *lane, struct batch *batch, uint64_t total_bytes);
+/* The batch ran well: remembers what its segments took. */
+void batch_learn_growth(struct batch *batch);
+enum { GROWTH_NONE = 256 };
+
+/* ---- pressure.c: waiting for memory, caps; all under batcher->lock ---- */
+
+enum {
+    MEMORY_RETRY_US = 10000
+}; /* a queue that waits asks again then, or when a batch has ended */
+/* Returns whether the wait begins here. */
+bool hold_begin(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes,
+                int64_t now_us);
+void hold_end(struct model_queue *queue, int64_t now_us);
+/* The queue whose turn has come but for memory that others hold; NULL: none. */
+const struct model_queue *hold_first_in_need(const struct batcher *batcher, int64_t now_us);
+/* Requests that expire while their queue waits for memory die of that, and say so. */
+void hold_blame(struct model_queue *queue, struct list *leaving);
+void hold_retry_all(struct batcher *batcher);
 
 /* ---- execute.c: gather, run, slice ---- */
 

@@ -24,12 +24,6 @@
 #include "batch/lanes.h"
 #include "batch/pick.h"
 
-/* A queue that could not be admitted asks again after so long, or when a batch has ended. */
-enum { MEMORY_RETRY_US = 10000 };
-/* A queue that waited so long for memory is next: what runs may end, nothing new starts before it.
- */
-enum { MEMORY_PATIENCE_US = 50000 };
-
 /* ---- sleeping ---- */
 
 static void futex_wait(atomic_uint *word, unsigned seen, int64_t until_us)
@@ -173,28 +167,12 @@ static void note_active(struct batcher *batcher, struct model_queue *queue)
     queue->used_us = pick_used_after_idle(queue->used_us, batcher->virtual_us);
 }
 
-static void note_idle(struct model_queue *queue)
+static void note_idle(struct model_queue *queue, int64_t now_us)
 {
     if (queue->waiting.count > 0)
         return;
     list_remove(&queue->active_link);
-    queue->hold = (struct memory_hold){.since_us = CLOCK_NEVER};
-}
-
-/* Requests that expire while their queue waits for memory die of that, and say so. */
-static void blame_memory(struct model_queue *queue, struct list *leaving)
-{
-    struct request *request;
-
-    if (queue->hold.since_us == CLOCK_NEVER)
-        return;
-    LIST_FOR_EACH (request, leaving, struct request, link) {
-        if (request->wait.queue != queue || request->status != STATUS_DEADLINE)
-            continue;
-        memory_error(&request->error, queue, request->rows, queue->hold.needed_bytes,
-                     queue->hold.available_bytes);
-        request->status = STATUS_NO_MEMORY;
-    }
+    hold_end(queue, now_us); /* nobody is left who would wait */
 }
 
 static void sweep(struct batcher *batcher, int64_t now_us, bool all, struct list *leaving)
@@ -203,14 +181,14 @@ static void sweep(struct batcher *batcher, int64_t now_us, bool all, struct list
 
     LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link) {
         wait_queue_sweep(&queue->waiting, now_us, all, leaving);
-        blame_memory(queue, leaving);
-        note_idle(queue);
+        hold_blame(queue, leaving);
+        note_idle(queue, now_us);
     }
 }
 
 static int64_t cap_rows(const struct model_queue *queue)
 {
-    int64_t cap = queue->max_batch_size >> queue->batcher->cap_shift;
+    int64_t cap = queue->cap_rows < queue->max_batch_size ? queue->cap_rows : queue->max_batch_size;
     bool is_free = queue->waiting.delay_us == 0 && queue->waiting.preferred_count == 0;
     int64_t worth = is_free ? size_limit(&queue->sizes, (int64_t)queue->waiting.count) : INT64_MAX;
 
@@ -225,26 +203,11 @@ static bool may_start(const struct model_queue *queue)
     return queue->instances == 0 || queue->running < queue->instances;
 }
 
-/* A queue whose turn has come but for memory that others hold. */
-static const struct model_queue *first_in_need(const struct batcher *batcher, int64_t now_us)
-{
-    const struct model_queue *queue, *first = NULL;
-
-    if (atomic_load(&batcher->running) == 0)
-        return NULL; /* nobody would make room */
-    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
-        if (queue->hold.since_us != CLOCK_NEVER && !queue->parked &&
-            now_us - queue->hold.since_us >= MEMORY_PATIENCE_US &&
-            (first == NULL || queue->hold.since_us < first->hold.since_us))
-            first = queue;
-    return first;
-}
-
 /* Lists the queues that could start a batch now; returns how many.  *out_next_us: when that may
  * change by itself. */
 static size_t list_candidates(struct batcher *batcher, int64_t now_us, int64_t *out_next_us)
 {
-    const struct model_queue *in_need = first_in_need(batcher, now_us);
+    const struct model_queue *in_need = hold_first_in_need(batcher, now_us);
     int64_t next_us = CLOCK_NEVER;
     struct model_queue *queue;
     size_t count = 0;
@@ -278,7 +241,8 @@ static void start_batch(struct lane *lane, struct model_queue *queue)
 {
     struct batcher *batcher = lane->batcher;
 
-    lane->batch = (struct batch){.queue = queue};
+    lane->batch =
+        (struct batch){.queue = queue, .ticket_us = queue->hold.since_us, .may_restart = true};
     list_init(&lane->batch.requests);
     list_init(&lane->batch.surplus);
     arena_reset(&lane->scratch);
@@ -307,16 +271,11 @@ static bool take_batch(struct lane *lane, int64_t now_us, int64_t *out_next_us, 
     LIST_FOR_EACH (request, &lane->batch.requests, struct request, link)
         lane->batch.rows += request->rows;
     *out_more = count > 1 || queue->waiting.count > 0;
-    note_idle(queue);
+    if (lane->batch.rows > queue->largest_rows)
+        queue->largest_rows = lane->batch.rows;
+    if (queue->waiting.count == 0)
+        list_remove(&queue->active_link); /* its ticket stays until this batch is admitted */
     return true;
-}
-
-static void clear_holds(struct batcher *batcher)
-{
-    struct model_queue *queue;
-
-    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
-        queue->hold.retry_us = 0;
 }
 
 /* ---- one batch in a lane ---- */
@@ -329,17 +288,6 @@ static void put_back(struct lane *lane, struct list *requests)
         return;
     wait_queue_put_back(&queue->waiting, requests);
     note_active(lane->batcher, queue);
-}
-
-static void hold_for_memory(struct lane *lane, int64_t now_us)
-{
-    struct model_queue *queue = lane->batch.queue;
-
-    if (queue->hold.since_us == CLOCK_NEVER)
-        queue->hold.since_us = now_us;
-    queue->hold.retry_us = now_us + MEMORY_RETRY_US;
-    queue->hold.needed_bytes = lane->batch.needed_bytes;
-    queue->hold.available_bytes = lane->batch.available_bytes;
 }
 
 /* Ends what start_batch() began: the lane is free again. */
@@ -359,7 +307,7 @@ static void end_batch(struct lane *lane, int64_t busy_us)
             size_learn(&queue->sizes, lane->batch.rows, busy_us);
         queue->waiting.lead_us = 2 * busy_us + 1000;
         atomic_store(&batcher->last_batch_us, clock_now_us());
-        clear_holds(batcher);
+        hold_retry_all(batcher);
     }
 }
 
@@ -398,6 +346,23 @@ static void return_surplus(struct lane *lane)
     finish_wake(other);
 }
 
+/* The batch that its queue waited for is admitted, or never will be: others may start again. */
+static void end_ticket(struct lane *lane)
+{
+    struct batch *batch = &lane->batch;
+    struct lane *other = NULL;
+
+    if (batch->ticket_us == CLOCK_NEVER)
+        return;
+    pthread_mutex_lock(&lane->batcher->lock);
+    if (batch->queue->hold.since_us == batch->ticket_us)
+        hold_end(batch->queue, clock_now_us());
+    if (!list_is_empty(&lane->batcher->active))
+        other = wake_one(lane->batcher);
+    pthread_mutex_unlock(&lane->batcher->lock);
+    finish_wake(other);
+}
+
 /* Returns how long the lane was busy, 1 µs at least. */
 static int64_t execute_timed(struct lane *lane)
 {
@@ -421,9 +386,12 @@ static void run_taken(struct lane *lane, enum admission admission, bool is_inlin
     int64_t busy_us = 0;
     struct lane *other = NULL;
     struct list done, leaving;
+    bool waits = false;
 
     list_init(&done);
     list_init(&leaving);
+    if (admission != ADMIT_WAIT)
+        end_ticket(lane);
     if (admission == ADMIT_RUN) {
         return_surplus(lane);
         drop_unwanted(batch, &leaving);
@@ -431,13 +399,13 @@ static void run_taken(struct lane *lane, enum admission admission, bool is_inlin
     } else if (admission == ADMIT_FAIL) {
         batch_fail(batch, err);
     }
+    if (batch->restart_bytes > 0)
+        admission = ADMIT_WAIT;
     pthread_mutex_lock(&batcher->lock);
     put_back(lane, &batch->surplus);
     if (admission == ADMIT_WAIT) {
         put_back(lane, &batch->requests);
-        hold_for_memory(lane, clock_now_us());
-    } else {
-        queue->hold.since_us = CLOCK_NEVER;
+        waits = hold_begin(queue, batch->needed_bytes, batch->available_bytes, clock_now_us());
     }
     move_all(&batch->requests, &done);
     end_batch(lane, busy_us);
@@ -445,6 +413,8 @@ static void run_taken(struct lane *lane, enum admission admission, bool is_inlin
         other = wake_one(batcher); /* what came meanwhile; a lane thread looks by itself */
     pthread_mutex_unlock(&batcher->lock);
     finish_wake(other);
+    if (waits && batcher->on_wait != NULL)
+        batcher->on_wait(batcher->on_wait_arg);
     lanes_answer_all(&leaving);
     lanes_answer_all(&done);
 }
@@ -700,7 +670,7 @@ void batcher_wake(struct batcher *batcher)
     list_init(&leaving);
     pthread_mutex_lock(&batcher->lock);
     sweep(batcher, clock_now_us(), true, &leaving);
-    clear_holds(batcher);
+    hold_retry_all(batcher);
     if (!list_is_empty(&batcher->active))
         lane = wake_one(batcher);
     pthread_mutex_unlock(&batcher->lock);

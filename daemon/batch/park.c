@@ -40,7 +40,7 @@ void queue_resume(struct model_queue *queue)
 
     pthread_mutex_lock(&batcher->lock);
     atomic_store(&queue->parked, false);
-    queue->hold = (struct memory_hold){.since_us = CLOCK_NEVER};
+    hold_end(queue, clock_now_us());
     pthread_mutex_unlock(&batcher->lock);
     batcher_wake(batcher);
 }
@@ -64,11 +64,10 @@ void queue_blame(struct model_queue *queue, uint64_t needed_bytes, uint64_t avai
     struct batcher *batcher = queue->batcher;
 
     pthread_mutex_lock(&batcher->lock);
-    queue->hold = (struct memory_hold){
-        .since_us = needed_bytes == 0 ? CLOCK_NEVER : clock_now_us(),
-        .needed_bytes = needed_bytes,
-        .available_bytes = available_bytes,
-    };
+    if (needed_bytes == 0)
+        hold_end(queue, clock_now_us());
+    else
+        (void)hold_begin(queue, needed_bytes, available_bytes, clock_now_us());
     pthread_mutex_unlock(&batcher->lock);
 }
 
@@ -101,6 +100,7 @@ void queue_refuse(struct model_queue *queue, const struct error *err)
     if (queue->waiting.count > 0) {
         wait_queue_refuse(&queue->waiting, err, &leaving);
         list_remove(&queue->active_link);
+        hold_end(queue, clock_now_us());
     }
     pthread_mutex_unlock(&batcher->lock);
     lanes_answer_all(&leaving);

@@ -68,11 +68,13 @@ struct request {
     /* The batcher's own while it has the request; nobody else looks: */
     struct request_wait {
         struct model_queue *queue;
-        uint64_t shape_key; /* equal shapes behind the batch dimension have equal keys */
-        uint64_t bytes;     /* of all inputs */
-        int64_t timeout_us; /* when its queue policy gives up on it; CLOCK_NEVER: does not */
-        size_t level;       /* index of its priority level */
-        bool delayed;       /* timed out under DELAY: served after all others of its level */
+        uint64_t shape_key;   /* equal shapes behind the batch dimension have equal keys */
+        uint64_t bytes;       /* of all inputs */
+        int64_t timeout_us;   /* when its queue policy gives up on it; CLOCK_NEVER: does not */
+        size_t level;         /* index of its priority level */
+        uint64_t least_bytes; /* of activations: a run had to end for want of them; 0: none had */
+        unsigned restarts;
+        bool delayed; /* timed out under DELAY: served after all others of its level */
     } wait;
 };
 

@@ -131,6 +131,14 @@ static void on_govern(evutil_socket_t fd, short what, void *arg)
     arm(daemon->govern, warden_tick(daemon->warden, now_us) - now_us);
 }
 
+/* A batch waits for memory: the governor need not wait for its tick.  Any thread. */
+static void on_wait(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    event_active(daemon->govern, EV_TIMEOUT, 0);
+}
+
 static void on_watchdog(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *daemon = arg;
@@ -372,7 +380,12 @@ static enum status start_batcher(struct daemon *daemon, struct error *err)
     };
     struct govern_config govern = budget_govern_config(config, &daemon->budget);
 
+    /* Lanes may call for it as long as they live. */
+    daemon->govern = evtimer_new(daemon->base, on_govern, daemon);
+    if (daemon->govern == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the governor's timer");
     TRY(batcher_create(&wanted, &daemon->batcher, err));
+    batcher_on_wait(daemon->batcher, on_wait, daemon);
     if (warden_create(&govern, daemon->device, daemon->ledger, daemon->host_pool, daemon->batcher,
                       &daemon->warden) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the governor");
@@ -439,7 +452,6 @@ static enum status start_events(struct daemon *daemon, struct error *err)
     daemon->terminate = evsignal_new(base, SIGTERM, on_stop_signal, daemon);
     daemon->interrupt = evsignal_new(base, SIGINT, on_stop_signal, daemon);
     daemon->hangup = evsignal_new(base, SIGHUP, on_hangup, daemon);
-    daemon->govern = evtimer_new(base, on_govern, daemon);
     daemon->watchdog = evtimer_new(base, on_watchdog, daemon);
     daemon->status = evtimer_new(base, on_status, daemon);
     daemon->drain_limit = evtimer_new(base, on_drain_limit, daemon);
@@ -497,7 +509,6 @@ static void stop(struct daemon *daemon)
     free_event(daemon->drain_limit);
     free_event(daemon->status);
     free_event(daemon->watchdog);
-    free_event(daemon->govern);
     free_event(daemon->hangup);
     free_event(daemon->interrupt);
     free_event(daemon->terminate);
@@ -508,6 +519,7 @@ static void stop(struct daemon *daemon)
     if (daemon->warden != NULL)
         warden_destroy(daemon->warden);
     batcher_destroy(daemon->batcher);
+    free_event(daemon->govern);
     host_pool_destroy(daemon->host_pool);
     ledger_destroy(daemon->ledger);
     device_close(daemon->device);

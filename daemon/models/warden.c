@@ -9,12 +9,13 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "device/host_source.h"
+#include "models/reclaimer.h"
 #include "observe/log.h"
 
 enum { EVICT_PAUSE_US = 1000000 };
 
-enum asker { ASKER_GOVERNOR, ASKER_DECAY, ASKER_OPERATOR, ASKERS };
-static const char *const askers[ASKERS] = {"governor", "decay", "operator"}; /* in the history */
+#define OPERATOR_SHARE 0.25 /* of wall time, for an empty_cache that somebody asked for */
 
 struct warden {
     pthread_mutex_t lock;
@@ -22,6 +23,7 @@ struct warden {
     struct ledger *ledger;
     struct host_pool *host_pool;
     struct batcher *batcher;
+    struct reclaimer *reclaimer;
     warden_evict_fn evict; /* NULL: no models to evict */
     warden_evictable_fn evictable;
     void *evict_arg;
@@ -33,10 +35,14 @@ struct warden {
     uint64_t held_bytes;
     int64_t held_until_us;
     bool pinned;
-    uint64_t refused_seen; /* of batcher_refused() */
-    unsigned cap_shift;
-    uint64_t empty_cache_by[ASKERS];
-    uint64_t empty_cache_freed_bytes;
+    struct govern_verdict verdict; /* the last */
+    struct seen {                  /* totals at the last tick */
+        int64_t stall_us;
+        uint64_t refused, admitted, taken_bytes;
+    } seen;
+    uint64_t free_bytes, total_bytes; /* of the device at the last tick; 0: unknown */
+    atomic_uint presses;              /* the system pressed since the last tick */
+    uint64_t presses_total;
 };
 
 enum status warden_create(const struct govern_config *config, struct device *device,
@@ -55,6 +61,10 @@ enum status warden_create(const struct govern_config *config, struct device *dev
     atomic_init(&warden->may_load, true);
     warden->config = *config;
     governor_init(&warden->governor, config, clock_now_us());
+    if (reclaimer_create(ledger, batcher, host_pool, &warden->reclaimer) != STATUS_OK) {
+        warden_destroy(warden);
+        return STATUS_NO_MEMORY;
+    }
     *out_warden = warden;
     return STATUS_OK;
 }
@@ -63,6 +73,7 @@ void warden_destroy(struct warden *warden)
 {
     if (warden == NULL)
         return;
+    reclaimer_destroy(warden->reclaimer);
     pthread_mutex_destroy(&warden->lock);
     free(warden);
 }
@@ -137,44 +148,55 @@ static bool query_device(const struct warden *warden, uint64_t *out_free, uint64
            memory->ops->query(memory, out_free, out_total) == STATUS_OK;
 }
 
-static struct govern_input sample(struct warden *warden, int64_t now_us)
+/* Bytes that arenas ever took from the device. */
+static uint64_t taken_bytes(const struct warden *warden)
 {
-    uint64_t refused = batcher_refused(warden->batcher), free_bytes = 0, total_bytes = 0;
-    struct govern_input input = {.now_us = now_us};
-    struct ledger_stats stats;
+    struct ledger_stats_view view;
 
+    ledger_read_stats(warden->ledger, &view);
+    return view.kinds[MEM_ACTIVATION].reserved.allocated + view.kinds[MEM_IO].reserved.allocated;
+}
+
+/* Lock held. */
+static struct govern_input sample(struct warden *warden, int64_t now_us, uint64_t evictable)
+{
+    struct govern_input input = {.now_us = now_us, .evictable_bytes = evictable};
+    struct batch_pressure pressure;
+    struct ledger_stats stats;
+    struct seen seen;
+
+    batcher_read_pressure(warden->batcher, now_us, &pressure);
     ledger_read(warden->ledger, &stats);
+    seen = (struct seen){.stall_us = pressure.stall_us,
+                         .refused = pressure.refused_total,
+                         .admitted = stats.reservations_ok,
+                         .taken_bytes = taken_bytes(warden)};
+    warden->free_bytes = warden->total_bytes = 0;
+    input.free_known = query_device(warden, &warden->free_bytes, &warden->total_bytes);
+    input.free_bytes = warden->free_bytes;
     input.reserved_bytes = stats.reserved_bytes;
     input.cached_bytes = stats.cached_bytes;
     input.planned_bytes = stats.planned_bytes;
-    input.free_known = query_device(warden, &free_bytes, &total_bytes);
-    input.free_bytes = free_bytes;
     input.last_batch_us =
         batcher_running(warden->batcher) > 0 ? now_us : batcher_last_batch_us(warden->batcher);
-    input.refused = refused - warden->refused_seen;
-    warden->refused_seen = refused;
+    input.wanted_bytes = pressure.wanted_bytes;
+    input.capped = pressure.capped;
+    input.stall_us = seen.stall_us - warden->seen.stall_us;
+    input.refused = seen.refused - warden->seen.refused;
+    input.admitted = seen.admitted - warden->seen.admitted;
+    input.regrown_bytes = seen.taken_bytes - warden->seen.taken_bytes;
+    input.system_presses = atomic_exchange(&warden->presses, 0) > 0;
+    warden->presses_total += input.system_presses;
+    warden->seen = seen;
     return input;
 }
 
-/* ---- acting ---- */
-
-/* Trims lanes, and the pool of request bodies when nothing is to be kept. */
-static uint64_t give_back(struct warden *warden, uint64_t keep_bytes, enum asker asker)
+void warden_system_presses(struct warden *warden)
 {
-    uint64_t freed = batcher_trim(warden->batcher, keep_bytes);
-
-    if (keep_bytes == 0)
-        (void)host_pool_trim(warden->host_pool, 0);
-    if (freed > 0 || asker == ASKER_OPERATOR) {
-        ledger_note(warden->ledger, &(struct mem_note){.kind = MEM_EVENT_EMPTY_CACHE,
-                                                       .bytes = freed,
-                                                       .other = keep_bytes,
-                                                       .note = askers[asker]});
-        warden->empty_cache_by[asker]++;
-        warden->empty_cache_freed_bytes += freed;
-    }
-    return freed;
+    atomic_store(&warden->presses, 1);
 }
+
+/* ---- acting ---- */
 
 static void say_level(const struct warden *warden, const struct govern_input *input,
                       enum govern_level from, const struct govern_verdict *verdict)
@@ -196,17 +218,18 @@ static void say_level(const struct warden *warden, const struct govern_input *in
 
 static void carry_out(struct warden *warden, const struct govern_verdict *verdict)
 {
-    if (verdict->trim) {
-        uint64_t freed = give_back(warden, verdict->keep_bytes,
-                                   verdict->is_decay ? ASKER_DECAY : ASKER_GOVERNOR);
+    const struct reclaim_goal goal = {.asker = verdict->is_decay ? ASKER_DECAY : ASKER_GOVERNOR,
+                                      .keep_bytes = verdict->keep_bytes,
+                                      .share = verdict->share};
 
-        log_debug("gave back %" PRIu64 " bytes, %" PRIu64 " may stay%s", freed, verdict->keep_bytes,
-                  verdict->is_decay ? " (idle)" : "");
-    }
-    if (verdict->batch_cap_shift != warden->cap_shift) {
-        warden->cap_shift = verdict->batch_cap_shift;
-        batcher_set_cap_shift(warden->batcher, warden->cap_shift);
-    }
+    if (verdict->trim)
+        reclaimer_aim(warden->reclaimer, &goal);
+    else
+        reclaimer_drop_goal(warden->reclaimer);
+    if (verdict->caps == CAPS_HALVE)
+        batcher_halve_caps(warden->batcher);
+    else if (verdict->caps == CAPS_RAISE)
+        batcher_raise_caps(warden->batcher);
 }
 
 /* Idle models go; when none was idle, nobody asks again for a second. */
@@ -224,15 +247,18 @@ static void evict(struct warden *warden, uint64_t bytes, int64_t now_us)
 
 int64_t warden_tick(struct warden *warden, int64_t now_us)
 {
+    uint64_t evictable = warden->evictable != NULL ? warden->evictable(warden->evict_arg) : 0;
     struct govern_verdict verdict;
     struct govern_input input;
     enum govern_level before;
 
+    batcher_set_evictable(warden->batcher, evictable);
     pthread_mutex_lock(&warden->lock);
     end_hold(warden, now_us);
-    input = sample(warden, now_us);
+    input = sample(warden, now_us, evictable);
     before = warden->governor.level;
     governor_tick(&warden->governor, &input, &verdict);
+    warden->verdict = verdict;
     warden->pinned = verdict.pinned;
     if (verdict.level_changed)
         say_level(warden, &input, before, &verdict);
@@ -242,27 +268,92 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     pthread_mutex_unlock(&warden->lock);
     atomic_store_explicit(&warden->may_load, verdict.may_load, memory_order_relaxed);
     evict(warden, verdict.evict_bytes, now_us);
+    if (input.system_presses)
+        host_trim(); /* what the allocator keeps is the system's too */
     return verdict.next_tick_us;
 }
 
-void warden_empty_cache(struct warden *warden, bool forced, struct empty_cache_answer *out_answer)
+/* ---- empty_cache ---- */
+
+struct emptying {
+    struct reclaim_order order;
+    struct warden *warden;
+    int64_t from_us;
+    warden_emptied_fn done;
+    void *arg;
+};
+
+static void on_emptied(struct reclaim_order *order)
 {
-    int64_t from_us = clock_now_us();
-    struct empty_cache_answer answer;
+    struct emptying *emptying = CONTAINER_OF(order, struct emptying, order);
+    struct empty_cache_answer answer = {.freed_bytes = order->freed_bytes};
     struct ledger_stats stats;
 
-    pthread_mutex_lock(&warden->lock);
-    answer = (struct empty_cache_answer){
-        .freed_bytes =
-            give_back(warden, governor_keep_bytes(&warden->governor, forced), ASKER_OPERATOR)};
-    pthread_mutex_unlock(&warden->lock);
-    ledger_read(warden->ledger, &stats);
+    ledger_read(emptying->warden->ledger, &stats);
     /* On this device memory is back at once (nothing pending), and no graph of a device holds any.
      */
     answer.kept_alive = stats.allocated_bytes;
     answer.kept_floor = stats.cached_bytes;
-    answer.microseconds = clock_now_us() - from_us;
-    *out_answer = answer;
+    answer.microseconds = clock_now_us() - emptying->from_us;
+    emptying->done(emptying->arg, &answer);
+    free(emptying);
+}
+
+enum status warden_empty_cache_then(struct warden *warden, bool forced, warden_emptied_fn done,
+                                    void *arg)
+{
+    struct emptying *emptying = calloc(1, sizeof(*emptying));
+
+    if (emptying == NULL)
+        return STATUS_NO_MEMORY;
+    *emptying = (struct emptying){
+        .order = {.goal = {.asker = ASKER_OPERATOR, .share = OPERATOR_SHARE}, .done = on_emptied},
+        .warden = warden,
+        .from_us = clock_now_us(),
+        .done = done,
+        .arg = arg};
+    pthread_mutex_lock(&warden->lock);
+    emptying->order.goal.keep_bytes = governor_keep_bytes(&warden->governor, forced);
+    pthread_mutex_unlock(&warden->lock);
+    reclaimer_order(warden->reclaimer, &emptying->order);
+    return STATUS_OK;
+}
+
+struct waiting {
+    struct empty_cache_answer answer;
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    bool is_done;
+};
+
+static void on_waited(void *arg, const struct empty_cache_answer *answer)
+{
+    struct waiting *waiting = arg;
+
+    pthread_mutex_lock(&waiting->lock);
+    waiting->answer = *answer;
+    waiting->is_done = true;
+    pthread_cond_signal(&waiting->done);
+    pthread_mutex_unlock(&waiting->lock);
+}
+
+enum status warden_empty_cache(struct warden *warden, bool forced,
+                               struct empty_cache_answer *out_answer)
+{
+    struct waiting waiting = {.lock = PTHREAD_MUTEX_INITIALIZER, .done = PTHREAD_COND_INITIALIZER};
+
+    TRY(warden_empty_cache_then(warden, forced, on_waited, &waiting));
+    pthread_mutex_lock(&waiting.lock);
+    while (!waiting.is_done)
+        pthread_cond_wait(&waiting.done, &waiting.lock);
+    pthread_mutex_unlock(&waiting.lock);
+    *out_answer = waiting.answer;
+    return STATUS_OK;
+}
+
+void warden_settle(struct warden *warden)
+{
+    reclaimer_settle(warden->reclaimer);
 }
 
 /* ---- reading ---- */
@@ -276,6 +367,8 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
 {
     const struct govern_config *config = &warden->governor.config;
     struct warden_view view = {.level = LEVEL_NORMAL};
+    struct reclaim_counts counts;
+    uint64_t ours_or_free;
 
     ledger_read(warden->ledger, &view.ledger);
     host_pool_read(warden->host_pool, &view.host);
@@ -297,12 +390,21 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     view.transitions_total = warden->governor.transitions_total;
     for (size_t i = 0; i < sizeof(view.level_entries) / sizeof(view.level_entries[0]); i++)
         view.level_entries[i] = warden->governor.level_entries[i];
-    for (size_t i = 0; i < ASKERS; i++) {
-        view.empty_cache_by[i] = warden->empty_cache_by[i];
-        view.empty_cache_total += warden->empty_cache_by[i];
-    }
-    view.empty_cache_freed_bytes_total = warden->empty_cache_freed_bytes;
+    view.stall_share = governor_stall_share(&warden->governor);
+    view.stall_us_total = warden->seen.stall_us;
+    view.refault_bytes_total = warden->governor.refault_bytes_total;
+    view.evict_bytes_total = warden->governor.evict_bytes_total;
+    view.system_presses_total = warden->presses_total;
     pthread_mutex_unlock(&warden->lock);
+    reclaimer_read(warden->reclaimer, &counts);
+    for (size_t i = 0; i < ASKERS; i++) {
+        view.empty_cache_by[i] = counts.times[i];
+        view.empty_cache_total += counts.times[i];
+    }
+    view.empty_cache_freed_bytes_total = counts.freed_bytes;
+    ours_or_free = view.device_free_bytes + view.ledger.reserved_bytes;
+    view.external_bytes =
+        view.device_total_bytes > ours_or_free ? view.device_total_bytes - ours_or_free : 0;
     *out_view = view;
 }
 

@@ -1,6 +1,6 @@
 /* The warden carries out what the governor says: samples ledger and device, ticks the governor,
- * trims lanes, answers empty_cache.  Lives beside the batcher; called by a timer on the first I/O
- * thread. Threads: any; one lock. */
+ * orders trims (reclaimer.h), answers empty_cache.  Lives beside the batcher; called by a timer on
+ * the first I/O thread. Threads: any; one lock. */
 #ifndef MODELS_WARDEN_H
 #define MODELS_WARDEN_H
 
@@ -30,6 +30,12 @@ struct warden_view { /* for `sluicectl memory` and metrics */
     int64_t last_batch_us;                          /* clock time; now while one runs */
     int64_t idle_after_us, idle_decay_us;           /* of the configuration */
     uint64_t floor_bytes;                           /* Floor= */
+    uint64_t external_bytes;      /* of the device, neither free nor in the ledger: others' */
+    double stall_share;           /* of the last second, in which a batch waited for memory */
+    int64_t stall_us_total;       /* all such time */
+    uint64_t refault_bytes_total; /* taken again within 5 s of a trim */
+    uint64_t evict_bytes_total;   /* that idle models were asked for */
+    uint64_t system_presses_total;
 };
 
 MUST_CHECK enum status warden_create(const struct govern_config *config, struct device *device,
@@ -57,8 +63,18 @@ void warden_hold(struct warden *warden, uint64_t bytes, int64_t until_us);
 void warden_unhold(struct warden *warden, uint64_t bytes);
 /* One tick; returns when to call again at the latest (µs, clock time). */
 int64_t warden_tick(struct warden *warden, int64_t now_us);
-/* forced: down to nothing; else down to the KEEP floor. */
-void warden_empty_cache(struct warden *warden, bool forced, struct empty_cache_answer *out_answer);
+/* The system itself is short of memory (PSI, cgroup events): heard at the next tick.  Any thread.
+ */
+void warden_system_presses(struct warden *warden);
+/* forced: down to nothing; else down to the floor.  In slices, beside what is served: waits for the
+ * end.  STATUS_NO_MEMORY: nothing was done. */
+MUST_CHECK enum status warden_empty_cache(struct warden *warden, bool forced,
+                                          struct empty_cache_answer *out_answer);
+/* The same without waiting: `done` is called at the end, on a thread of the warden's. */
+typedef void (*warden_emptied_fn)(void *arg, const struct empty_cache_answer *answer);
+MUST_CHECK enum status warden_empty_cache_then(struct warden *warden, bool forced,
+                                               warden_emptied_fn done, void *arg);
+void warden_settle(struct warden *warden); /* blocks until all that was to be given back was */
 void warden_read(struct warden *warden, struct warden_view *out_view);
 struct ledger *warden_ledger(struct warden *warden);
 

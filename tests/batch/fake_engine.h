@@ -150,7 +150,7 @@ void plan_read(const struct plan *plan, struct plan_facts *out_facts)
     pthread_mutex_lock(&network->lock);
     *out_facts = (struct plan_facts){
         .peak_bytes = network->base_bytes + network->row_bytes * (uint64_t)plan->in.dims[0],
-        .exact = true,
+        .exact = network->segment_bytes == 0,
         .batch_exact = true,
         .predicted_us = network->predicted_us,
     };

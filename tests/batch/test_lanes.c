@@ -355,6 +355,134 @@ static void a_later_segment_asks_for_admission_again(void **state)
     assert_answer_is_right(call);
 }
 
+/* Blocks until batches have waited for memory so long in all, and so many times more. */
+static void await_pressure(int64_t stall_us, uint64_t waits)
+{
+    struct batch_pressure from, now;
+
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &from);
+    do
+        batcher_read_pressure(fixture.batcher, clock_now_us(), &now);
+    while (now.stall_us < stall_us || now.waits_total < from.waits_total + waits);
+}
+
+/* Two runs that each want more in the middle, with room for one: neither waits while it holds. */
+static void two_growing_runs_do_not_wait_for_each_other(void **state)
+{
+    struct batch_pressure pressure;
+
+    (void)state;
+    fixture.lanes = 2;
+    fixture.config.max_batch_size = 1;
+    fixture.network.row_bytes = 8 * FAKE_PAGE;
+    fixture.network.segment_bytes = 8 * FAKE_PAGE;
+    fixture.budget = 20 * FAKE_PAGE; /* both first segments, or one run as a whole */
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    (void)send_rows(1, 10);
+    fake_await_runs(&fixture.network, 2);
+    fake_gate(&fixture.network, false);
+    await_answers(2);
+    for (size_t i = 0; i < 2; i++)
+        assert_answer_is_right(&fixture.call[i]);
+    assert_true(fixture.network.runs >= 3); /* at least one began again */
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    assert_int_equal(pressure.refused_total, 0);
+    /* What a run took is reserved at once from now on. */
+    fixture.network.runs = 0;
+    (void)send_rows(1, 0);
+    (void)send_rows(1, 10);
+    await_answers(4);
+    assert_int_equal(fixture.network.runs, 2);
+}
+
+/* A large batch that has waited for its room long enough is next: what is small and would fit does
+ * not start before it any more. */
+static void a_large_batch_is_not_starved_by_small_ones(void **state)
+{
+    struct call *large, *late;
+    struct queue_config config;
+    struct model_queue *queue;
+    struct network small;
+    struct error err;
+
+    (void)state;
+    fixture.lanes = 3;
+    fixture.network.row_bytes = 16 * FAKE_PAGE;
+    fixture.budget = 16 * FAKE_PAGE; /* the large one fits alone, beside nothing */
+    start();
+    fake_network_init(&small);
+    config = fixture.config;
+    config.name = "small";
+    config.network = &small;
+    config.max_batch_size = 1;
+    assert_int_equal(queue_create(fixture.batcher, &config, &queue, &err), STATUS_OK);
+    fake_gate(&small, true);
+    batcher_submit(fixture.batcher, queue, &make(1, 0)->request);
+    fake_await_runs(&small, 1);
+    large = send_rows(1, 0);
+    await_pressure(60000, 0);
+    late = make(1, 0);
+    batcher_submit(fixture.batcher, queue, &late->request);
+    await_pressure(0, 3); /* time enough to start it, if anybody would */
+    pthread_mutex_lock(&small.lock);
+    assert_int_equal(small.waiting, 1);
+    pthread_mutex_unlock(&small.lock);
+    fake_gate(&small, false);
+    await_answers(3);
+    assert_answer_is_right(large);
+    assert_answer_is_right(late);
+    assert_true(large->request.started_us <= late->request.started_us);
+    queue_close(queue, on_drained, NULL);
+    while (mailbox_take_all(&fixture.drained_box) == NULL)
+        mailbox_wait(&fixture.drained_box, CLOCK_NEVER);
+    queue_destroy(queue);
+}
+
+/* One request alone in its queue, asked for again and again: its ticket keeps its age. */
+static void a_ticket_ages_while_its_request_is_tried(void **state)
+{
+    struct batch_pressure first, later;
+
+    (void)state;
+    fixture.network.row_bytes = 8 * FAKE_PAGE;
+    fixture.budget = 16 * FAKE_PAGE;
+    start();
+    assert_int_equal(ledger_reserve(fixture.ledger, 12 * FAKE_PAGE, NULL), STATUS_OK);
+    (void)send_rows(1, 0);
+    await_pressure(0, 1);
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &first);
+    assert_int_equal(first.wanted_bytes, 4 * FAKE_PAGE);
+    await_pressure(0, 3);
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &later);
+    assert_true(later.stall_us >= 20000); /* two or more retries, 10 ms apart */
+    ledger_unreserve(fixture.ledger, 12 * FAKE_PAGE);
+    await_answers(1);
+    batcher_read_pressure(fixture.batcher, clock_now_us() + 1000000, &later);
+    assert_int_equal(later.wanted_bytes, 0);
+    batcher_read_pressure(fixture.batcher, clock_now_us() + 2000000, &first);
+    assert_int_equal(first.stall_us, later.stall_us);
+}
+
+static void what_idle_models_would_give_makes_the_impossible_wait(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.network.row_bytes = 8 * FAKE_PAGE;
+    fixture.budget = 4 * FAKE_PAGE;
+    start();
+    batcher_set_evictable(fixture.batcher, 4 * FAKE_PAGE);
+    call = make(1, 0);
+    submit(call);
+    for (struct batch_pressure pressure = {0}; pressure.waits_total == 0;)
+        batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    ledger_set_budget(fixture.ledger, 8 * FAKE_PAGE); /* as if a model had left */
+    await_answers(1);
+    assert_answer_is_right(call);
+}
+
 static void a_device_out_of_memory_is_tried_twice(void **state)
 {
     struct call *call;
@@ -571,20 +699,48 @@ static void ordering_is_kept_when_asked_for(void **state)
         assert_true(fixture.call[i].request.finished_us >= fixture.call[i - 1].request.finished_us);
 }
 
-static void a_cap_halves_batches(void **state)
+/* Eight requests of a row, formed into batches while another runs; the rows of the first. */
+static int64_t first_batch_of_eight(void)
 {
-    (void)state;
-    start();
-    batcher_set_cap_shift(fixture.batcher, 2);
+    size_t before = fixture.network.runs;
+
+    fixture.calls = 0;
+    fixture.taken = 0;
     fake_gate(&fixture.network, true);
     (void)send_rows(1, 0);
     fake_await_runs(&fixture.network, 1);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 8; i++)
         (void)send_rows(1, 0);
     fake_gate(&fixture.network, false);
-    await_answers(5);
-    assert_int_equal(rows_of_run(1), 2);
-    assert_int_equal(rows_of_run(2), 2);
+    await_answers(9);
+    for (size_t i = 0; i < 9; i++) {
+        request_release(&fixture.call[i].request);
+        arena_deinit(&fixture.call[i].request.arena);
+    }
+    fixture.calls = 0;
+    return rows_of_run(before + 1);
+}
+
+static void caps_halve_at_once_and_grow_a_row_at_a_time(void **state)
+{
+    struct batch_pressure pressure;
+
+    (void)state;
+    start();
+    assert_int_equal(first_batch_of_eight(), 8);
+    batcher_halve_caps(fixture.batcher);
+    assert_int_equal(first_batch_of_eight(), 4);
+    batcher_halve_caps(fixture.batcher);
+    assert_int_equal(first_batch_of_eight(), 2);
+    batcher_raise_caps(fixture.batcher);
+    assert_int_equal(first_batch_of_eight(), 3);
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    assert_true(pressure.capped);
+    for (int i = 0; i < 5; i++)
+        batcher_raise_caps(fixture.batcher);
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    assert_false(pressure.capped);
+    assert_int_equal(first_batch_of_eight(), 8);
 }
 
 static void trim_gives_back_what_lanes_cache(void **state)
@@ -774,6 +930,10 @@ int main(void)
         TEST(one_that_does_not_fit_now_waits_for_room),
         TEST(one_that_waits_for_room_past_its_deadline_says_why),
         TEST(a_later_segment_asks_for_admission_again),
+        TEST(two_growing_runs_do_not_wait_for_each_other),
+        TEST(a_large_batch_is_not_starved_by_small_ones),
+        TEST(a_ticket_ages_while_its_request_is_tried),
+        TEST(what_idle_models_would_give_makes_the_impossible_wait),
         TEST(a_device_out_of_memory_is_tried_twice),
         TEST(one_bad_request_does_not_spoil_its_batch),
         TEST(a_plan_that_cannot_be_made_fails_its_batch),
@@ -789,7 +949,7 @@ int main(void)
         TEST(two_lanes_run_two_batches),
         TEST(instances_bound_what_runs_at_once),
         TEST(ordering_is_kept_when_asked_for),
-        TEST(a_cap_halves_batches),
+        TEST(caps_halve_at_once_and_grow_a_row_at_a_time),
         TEST(trim_gives_back_what_lanes_cache),
         TEST(a_closed_queue_answers_what_it_has_and_takes_no_more),
         TEST(progress_moves_while_lanes_are_idle),

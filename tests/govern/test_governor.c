@@ -14,6 +14,7 @@ struct world {
     struct govern_verdict out;
     uint64_t weights; /* reserved = weights + used + cached */
     uint64_t used;
+    uint64_t held; /* by lanes after the last tick */
 };
 
 static const struct govern_config standard = {
@@ -44,11 +45,15 @@ static void tick(struct world *w, int64_t after_us)
     w->in.now_us += after_us;
     w->in.planned_bytes = w->used;
     w->in.reserved_bytes = w->weights + w->used + w->in.cached_bytes;
+    w->in.regrown_bytes =
+        w->used + w->in.cached_bytes > w->held ? w->used + w->in.cached_bytes - w->held : 0;
     governor_tick(&w->governor, &w->in, &w->out);
     if (w->out.trim) {
         assert_true(w->out.keep_bytes < w->in.cached_bytes);
+        assert_true(w->out.share > 0 && w->out.share <= 1);
         w->in.cached_bytes = w->out.keep_bytes;
     }
+    w->held = w->used + w->in.cached_bytes;
     assert_true(w->out.next_tick_us > w->in.now_us);
     assert_true(w->out.next_tick_us <= w->in.now_us + SECOND);
 }
@@ -251,10 +256,10 @@ static void a_trim_that_was_felt_is_not_repeated_for_a_minute(void **state)
         trims += w->out.trim;
     }
     assert_true(trims <= 1);
-    assert_int_equal(w->governor.recent_peak_bytes, 500 * MIB);
+    assert_int_equal(w->governor.felt_bytes, 500 * MIB);
     for (int i = 0; i < 61; i++)
         tick(w, SECOND);
-    assert_int_equal(w->governor.recent_peak_bytes, 0);
+    assert_int_equal(w->governor.felt_bytes, 0);
 }
 
 static void what_was_felt_is_kept_only_while_batches_run(void **state)
@@ -285,7 +290,7 @@ static void a_larger_batch_than_before_a_trim_is_no_refault(void **state)
     assert_int_equal(w->in.cached_bytes, 0);
     w->used = 120 * MIB;
     busy_tick(w, TICK);
-    assert_true(w->governor.recent_peak_bytes <= 20 * MIB);
+    assert_true(w->governor.felt_bytes <= 20 * MIB);
 }
 
 static void memory_in_use_by_batches_is_not_pinned(void **state)
@@ -309,7 +314,7 @@ static void a_trim_that_nobody_felt_may_come_again(void **state)
     assert_int_equal(w->in.cached_bytes, 0);
     w->used = 20 * MIB; /* small batches only from now on */
     busy_tick(w, TICK);
-    assert_int_equal(w->governor.recent_peak_bytes, 0);
+    assert_int_equal(w->governor.felt_bytes, 0);
 }
 
 static void little_free_memory_reclaims_although_usage_is_low(void **state)
@@ -363,27 +368,32 @@ static void a_refusal_rejects_until_it_is_over(void **state)
     assert_int_equal(w->out.level, LEVEL_NORMAL);
 }
 
-static void batch_caps_halve_once_a_dwell_under_evict_and_come_back(void **state)
+static void batch_caps_halve_once_a_dwell_under_evict_and_grow_every_quiet_second(void **state)
 {
     struct world *w = *state;
+    int halved = 0, raised = 0;
 
     w->weights = 500 * MIB;
     w->used = 470 * MIB;
     busy_tick(w, TICK);
-    assert_int_equal(w->out.batch_cap_shift, 1);
-    for (int i = 0; i < 11; i++)
+    assert_int_equal(w->out.caps, CAPS_HALVE);
+    w->in.capped = true;
+    for (int i = 0; i < 100; i++) { /* 20 s */
         busy_tick(w, TICK);
-    assert_int_equal(w->out.batch_cap_shift, 2);
-    for (int i = 0; i < 100; i++)
-        busy_tick(w, TICK);
-    assert_int_equal(w->out.batch_cap_shift, 4);
+        halved += w->out.caps == CAPS_HALVE;
+        assert_int_not_equal(w->out.caps, CAPS_RAISE);
+    }
+    assert_int_equal(halved, 10);
     w->used = 100 * MIB;
-    for (int i = 0; i < 22; i++)
+    for (int i = 0; i < 100; i++) {
         busy_tick(w, TICK);
-    assert_int_equal(w->out.batch_cap_shift, 2);
-    for (int i = 0; i < 100; i++)
-        busy_tick(w, TICK);
-    assert_int_equal(w->out.batch_cap_shift, 0);
+        raised += w->out.caps == CAPS_RAISE;
+        assert_int_not_equal(w->out.caps, CAPS_HALVE);
+    }
+    assert_in_range(raised, 18, 20);
+    w->in.capped = false;
+    busy_tick(w, SECOND);
+    assert_int_equal(w->out.caps, CAPS_STAY);
 }
 
 static void batch_caps_stay_when_weights_alone_are_critical(void **state)
@@ -391,10 +401,11 @@ static void batch_caps_stay_when_weights_alone_are_critical(void **state)
     struct world *w = *state;
 
     w->weights = 960 * MIB;
-    for (int i = 0; i < 50; i++)
+    for (int i = 0; i < 50; i++) {
         busy_tick(w, TICK);
+        assert_int_equal(w->out.caps, CAPS_STAY);
+    }
     assert_int_equal(w->out.level, LEVEL_EVICT);
-    assert_int_equal(w->out.batch_cap_shift, 0);
 }
 
 static void idle_memory_decays_to_nothing_in_twenty_steps(void **state)
@@ -429,7 +440,8 @@ static void a_batch_ends_the_decay_and_the_next_one_starts_anew(void **state)
 
     w->in.cached_bytes = 400 * MIB;
     tick(w, 5 * SECOND);
-    tick(w, 5 * SECOND);
+    tick(w, 5 * SECOND + TICK); /* half of the time; a step is up to half a step late */
+    tick(w, TICK);
     assert_true(w->in.cached_bytes <= 200 * MIB);
     w->in.cached_bytes = 400 * MIB;
     busy_tick(w, TICK);
@@ -439,6 +451,48 @@ static void a_batch_ends_the_decay_and_the_next_one_starts_anew(void **state)
     tick(w, SECOND);
     tick(w, SECOND);
     assert_true(w->in.cached_bytes > 390 * MIB);
+}
+
+static void a_decay_that_was_felt_takes_twice_as_long_next_time(void **state)
+{
+    struct world *w = *state;
+    int64_t idle_us;
+
+    w->in.cached_bytes = 400 * MIB;
+    busy_tick(w, TICK);
+    for (int round = 0; round < 2; round++) {
+        idle_us = w->in.now_us;
+        while (w->in.cached_bytes > 0)
+            tick(w, w->out.next_tick_us - w->in.now_us);
+        assert_in_range(w->in.now_us - idle_us, (15 + 10 * round) * SECOND - SECOND,
+                        (15 + 10 * round) * SECOND + SECOND);
+        w->used = 400 * MIB;
+        busy_tick(w, SECOND);
+        w->used = 0;
+        w->in.cached_bytes = 400 * MIB;
+        busy_tick(w, TICK);
+    }
+    assert_int_equal(w->governor.decay_shift, 2);
+    for (int i = 0; i < 3 * 61; i++) /* every minute without one takes half of it back */
+        busy_tick(w, SECOND);
+    assert_int_equal(w->governor.decay_shift, 0);
+}
+
+static void the_steps_of_two_daemons_do_not_fall_together(void **state)
+{
+    struct governor other;
+    struct world *w = *state;
+    int64_t from_us, due[2] = {0, 0};
+
+    w->in.cached_bytes = 400 * MIB;
+    governor_init(&other, &standard, w->in.now_us + 1);
+    from_us = w->in.last_batch_us + 5 * SECOND;
+    w->in.now_us = from_us;
+    governor_tick(&w->governor, &w->in, &w->out);
+    due[0] = w->out.next_tick_us;
+    governor_tick(&other, &w->in, &w->out);
+    due[1] = w->out.next_tick_us;
+    assert_int_not_equal(due[0], due[1]);
 }
 
 static void decay_can_be_turned_off_or_made_instant(void **state)
@@ -456,6 +510,184 @@ static void decay_can_be_turned_off_or_made_instant(void **state)
     governor_configure(&w->governor, &config);
     tick(w, SECOND);
     assert_int_equal(w->in.cached_bytes, 0);
+}
+
+static void stalls_evict_and_are_left_when_they_are_rare(void **state)
+{
+    struct world *w = *state;
+
+    w->used = 300 * MIB;
+    for (int i = 0; i < 10; i++) { /* a tenth of the time is not yet too much */
+        w->in.stall_us = TICK / 10;
+        busy_tick(w, TICK);
+        assert_int_equal(w->out.level, LEVEL_NORMAL);
+    }
+    w->in.stall_us = 101000;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_EVICT);
+    assert_int_equal(w->out.caps, CAPS_HALVE);
+    assert_false(w->out.may_load);
+    for (int i = 0; i < 50; i++) { /* over the exit mark: it stays */
+        w->in.stall_us = TICK / 40;
+        busy_tick(w, TICK);
+    }
+    assert_int_equal(w->out.level, LEVEL_EVICT);
+    w->in.stall_us = 0;
+    for (int i = 0; i < 20; i++)
+        busy_tick(w, TICK);
+    assert_true(w->out.level < LEVEL_EVICT);
+    assert_true(w->out.may_load);
+}
+
+static void what_a_waiting_batch_lacks_is_asked_of_idle_models(void **state)
+{
+    struct world *w = *state;
+
+    w->weights = 500 * MIB;
+    w->in.wanted_bytes = 70 * MIB;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_NORMAL); /* no idle model: nothing to gain */
+    w->in.evictable_bytes = 200 * MIB;
+    w->used = 10 * MIB;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_NORMAL); /* what runs will make room */
+    w->used = 0;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_EVICT);
+    assert_int_equal(w->out.evict_bytes, 70 * MIB);
+    w->in.wanted_bytes = 0;
+    for (int i = 0; i < 50; i++)
+        busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_NORMAL);
+    assert_int_equal(w->out.evict_bytes, 0);
+}
+
+static void reclaim_that_does_not_reach_its_mark_in_a_second_evicts_idle_models(void **state)
+{
+    struct world *w = *state;
+
+    w->weights = 900 * MIB;
+    w->in.evictable_bytes = 300 * MIB;
+    for (int i = 0; i < 5; i++) {
+        busy_tick(w, TICK);
+        assert_int_equal(w->out.level, LEVEL_RECLAIM);
+        assert_int_equal(w->out.evict_bytes, 0);
+    }
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_EVICT);
+    assert_int_equal(w->out.evict_bytes, 20 * MIB);
+    assert_false(w->out.pinned);
+    assert_int_equal(w->out.caps, CAPS_STAY);
+}
+
+static void reclaim_stays_when_evict_would_have_nothing(void **state)
+{
+    struct world *w = *state;
+
+    w->weights = 500 * MIB;
+    w->used = 400 * MIB; /* in use and within the budget: no harm to anyone */
+    for (int i = 0; i < 50; i++)
+        busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_RECLAIM);
+}
+
+static void pressure_from_outside_takes_what_keep_holds_after_a_second(void **state)
+{
+    struct world *w = *state;
+
+    w->weights = 300 * MIB;
+    for (int i = 0; i < 60 * 5; i++) { /* the mean of what runs becomes KEEP */
+        w->used = 200 * MIB;
+        busy_tick(w, TICK);
+    }
+    w->used = 0;
+    w->in.cached_bytes = 200 * MIB;
+    w->in.free_known = true;
+    w->in.free_bytes = 90 * MIB;
+    for (int i = 0; i < 5; i++)
+        busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_RECLAIM);
+    assert_in_range(w->in.cached_bytes, 100 * MIB, 150 * MIB);
+    for (int i = 0; i < 3; i++)
+        busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_EVICT);
+    assert_int_equal(w->in.cached_bytes, 0);
+}
+
+static void the_mean_of_what_runs_is_kept(void **state)
+{
+    struct world *w = *state;
+
+    for (int i = 0; i < 600 * 5; i++) {
+        w->used = 200 * MIB;
+        busy_tick(w, TICK);
+    }
+    w->used = 0;
+    w->weights = 700 * MIB;
+    w->in.cached_bytes = 200 * MIB;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_RECLAIM);
+    assert_in_range(w->in.cached_bytes, 198 * MIB, 200 * MIB);
+}
+
+static void the_systems_word_reclaims(void **state)
+{
+    struct world *w = *state;
+
+    w->in.cached_bytes = 100 * MIB;
+    w->in.system_presses = true;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_RECLAIM);
+    assert_int_equal(w->in.cached_bytes, 0);
+    w->in.system_presses = false;
+    for (int i = 0; i < 25; i++)
+        busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_NORMAL);
+}
+
+static void giving_back_gets_more_time_the_longer_it_takes(void **state)
+{
+    struct world *w = *state;
+    double share = 0;
+
+    w->weights = 400 * MIB;
+    for (int i = 0; i < 40; i++) {
+        w->in.cached_bytes = 500 * MIB; /* whoever gives back is slow */
+        busy_tick(w, TICK);
+        w->held = 0;
+        assert_int_equal(w->out.level, LEVEL_RECLAIM);
+        assert_true(w->out.share >= share);
+        share = w->out.share;
+        if (i == 0)
+            assert_true(share < 0.051);
+    }
+    assert_true(share > 0.99);
+    w->weights = 100 * MIB;
+    w->in.free_known = true;
+    w->in.free_bytes = 49 * MIB;
+    w->in.cached_bytes = 500 * MIB;
+    busy_tick(w, TICK);
+    assert_true(w->out.share == 1);
+}
+
+static void reject_ends_a_second_after_the_last_refusal_once_one_was_admitted(void **state)
+{
+    struct world *w = *state;
+
+    w->in.refused = 1;
+    w->in.wanted_bytes = 10 * MIB;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_REJECT);
+    w->in.refused = 0;
+    for (int i = 0; i < 10; i++) /* others still wait and none was admitted */
+        busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_REJECT);
+    w->in.admitted = 1;
+    busy_tick(w, TICK);
+    w->in.admitted = 0;
+    for (int i = 0; i < 5; i++)
+        busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_EVICT);
 }
 
 static void new_marks_hold_from_the_next_tick(void **state)
@@ -512,10 +744,21 @@ int main(void)
         TEST(little_free_memory_reclaims_although_usage_is_low),
         TEST(unknown_free_memory_is_no_pressure),
         TEST(a_refusal_rejects_until_it_is_over),
-        TEST(batch_caps_halve_once_a_dwell_under_evict_and_come_back),
+        TEST(batch_caps_halve_once_a_dwell_under_evict_and_grow_every_quiet_second),
         TEST(batch_caps_stay_when_weights_alone_are_critical),
         TEST(idle_memory_decays_to_nothing_in_twenty_steps),
         TEST(a_batch_ends_the_decay_and_the_next_one_starts_anew),
+        TEST(stalls_evict_and_are_left_when_they_are_rare),
+        TEST(what_a_waiting_batch_lacks_is_asked_of_idle_models),
+        TEST(reclaim_that_does_not_reach_its_mark_in_a_second_evicts_idle_models),
+        TEST(reclaim_stays_when_evict_would_have_nothing),
+        TEST(pressure_from_outside_takes_what_keep_holds_after_a_second),
+        TEST(the_mean_of_what_runs_is_kept),
+        TEST(the_systems_word_reclaims),
+        TEST(giving_back_gets_more_time_the_longer_it_takes),
+        TEST(reject_ends_a_second_after_the_last_refusal_once_one_was_admitted),
+        TEST(a_decay_that_was_felt_takes_twice_as_long_next_time),
+        TEST(the_steps_of_two_daemons_do_not_fall_together),
         TEST(decay_can_be_turned_off_or_made_instant),
         TEST(new_marks_hold_from_the_next_tick),
         TEST(a_budget_of_nothing_is_full_with_the_first_byte),

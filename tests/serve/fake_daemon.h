@@ -419,10 +419,14 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     *out_view = (struct warden_view){.low_bytes = 1, .high_bytes = 2, .critical_bytes = 3};
     host_pool_read(fake.pool, &out_view->host);
 }
-void warden_empty_cache(struct warden *warden, bool forced, struct empty_cache_answer *out_answer)
+enum status warden_empty_cache_then(struct warden *warden, bool forced, warden_emptied_fn done,
+                                    void *arg)
 {
+    const struct empty_cache_answer answer = {.freed_bytes = 12};
+
     (void)warden, (void)forced;
-    *out_answer = (struct empty_cache_answer){.freed_bytes = 12};
+    done(arg, &answer);
+    return STATUS_OK;
 }
 void warden_hold(struct warden *warden, uint64_t bytes, int64_t until_us)
 {

@@ -46,6 +46,16 @@ static json_t *describe_ledger(const struct ledger_stats *ledger)
         "num_alloc_retries", INT(ledger->alloc_retries), "num_ooms", INT(ledger->ooms));
 }
 
+/* What the levels come from, apart from the marks. */
+static json_t *describe_pressure(const struct warden_view *view)
+{
+    return json_pack(
+        "{s:f,s:I,s:I,s:I,s:I,s:I}", "stall_share", view->stall_share, "stall_us_total",
+        INT(view->stall_us_total), "external_bytes", INT(view->external_bytes),
+        "refault_bytes_total", INT(view->refault_bytes_total), "evict_bytes_total",
+        INT(view->evict_bytes_total), "system_presses_total", INT(view->system_presses_total));
+}
+
 void run_admin_memory(struct call *call)
 {
     struct server *server = call->server;
@@ -68,20 +78,58 @@ void run_admin_memory(struct call *call)
         "host", "limit_bytes", INT(view.host.limit_bytes), "in_use_bytes",
         INT(view.host.in_use_bytes), "cached_bytes", INT(view.host.cached_bytes), "refused_total",
         INT(view.host.refused_total), "owners", admin_list_owners(server, &view));
-    if (document != NULL && governor != NULL)
+    if (document != NULL && governor != NULL) {
         (void)json_object_update(document, governor);
+        (void)json_object_set_new(document, "pressure", describe_pressure(&view));
+    }
     json_decref(governor);
     admin_reply(call, document);
 }
 
+/* ---- EmptyCache: done elsewhere, slice by slice; the loop goes on ---- */
+
+struct emptied {
+    struct notice notice;
+    struct empty_cache_answer answer;
+};
+
+static void on_notice(struct notice *notice)
+{
+    struct emptied *emptied = CONTAINER_OF(notice, struct emptied, notice);
+    const struct empty_cache_answer *answer = &emptied->answer;
+
+    admin_reply(notice->call,
+                json_pack("{s:I,s:{s:I,s:I,s:I,s:I},s:I}", "freed_bytes", INT(answer->freed_bytes),
+                          "kept", "alive", INT(answer->kept_alive), "pending",
+                          INT(answer->kept_pending), "floor", INT(answer->kept_floor), "graph",
+                          INT(answer->kept_graph), "microseconds", INT(answer->microseconds)));
+    call_unref(notice->call);
+    free(emptied);
+}
+
+/* On the reclaimer's thread. */
+static void on_emptied(void *arg, const struct empty_cache_answer *answer)
+{
+    struct emptied *emptied = arg;
+
+    emptied->answer = *answer;
+    server_notify(emptied->notice.call->server, &emptied->notice);
+}
+
 void run_admin_empty_cache(struct call *call)
 {
-    struct empty_cache_answer answer = {0};
+    struct emptied *emptied = calloc(1, sizeof(*emptied));
 
-    warden_empty_cache(call->server->warden, admin_request(call)->forced, &answer);
-    admin_reply(call,
-                json_pack("{s:I,s:{s:I,s:I,s:I,s:I},s:I}", "freed_bytes", INT(answer.freed_bytes),
-                          "kept", "alive", INT(answer.kept_alive), "pending",
-                          INT(answer.kept_pending), "floor", INT(answer.kept_floor), "graph",
-                          INT(answer.kept_graph), "microseconds", INT(answer.microseconds)));
+    if (emptied == NULL) {
+        call_fail(call, STATUS_NO_MEMORY, "out of memory");
+        return;
+    }
+    emptied->notice.run = on_notice;
+    emptied->notice.call = call_ref(call);
+    if (warden_empty_cache_then(call->server->warden, admin_request(call)->forced, on_emptied,
+                                emptied) == STATUS_OK)
+        return;
+    call_fail(call, STATUS_NO_MEMORY, "out of memory");
+    call_unref(call);
+    free(emptied);
 }

@@ -44,6 +44,11 @@ static void write_memory(FILE *to, struct server *server)
     write_labelled(to, METRIC_MEMORY_WATERMARK_BYTES, "level", "critical",
                    (double)view.critical_bytes);
     write_one(to, METRIC_MEMORY_TRANSITIONS_TOTAL, (double)view.transitions_total);
+    write_one(to, METRIC_MEMORY_EXTERNAL_BYTES, (double)view.external_bytes);
+    write_one(to, METRIC_MEMORY_STALL_SECONDS_TOTAL, (double)view.stall_us_total / 1e6);
+    write_one(to, METRIC_MEMORY_REFAULT_BYTES_TOTAL, (double)view.refault_bytes_total);
+    write_one(to, METRIC_MEMORY_EVICT_BYTES_TOTAL, (double)view.evict_bytes_total);
+    write_one(to, METRIC_MEMORY_SYSTEM_PRESSES_TOTAL, (double)view.system_presses_total);
     metrics_write_head(to, METRIC_EMPTY_CACHE_TOTAL);
     for (size_t i = 0; i < 3; i++)
         write_labelled(to, METRIC_EMPTY_CACHE_TOTAL, "by", who[i], (double)view.empty_cache_by[i]);

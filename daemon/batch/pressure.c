@@ -1,0 +1,235 @@
+/* Memory between queues and the governor: who waits for it, how large batches may be, what lanes
+ * give back.
+ *
+ * A queue whose next batch does not fit holds a ticket: the time since when it waits.  After 50 ms
+ * it is next, the oldest ticket first: nothing new starts before it while something runs that will
+ * make room.  So a large batch is not starved by small ones, and nothing is kept from running for
+ * long.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "batch/internal.h"
+
+enum { MEMORY_PATIENCE_US = 50000, RAISE_SHARE = 32 };
+
+/* ---- tickets ---- */
+
+bool hold_begin(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes,
+                int64_t now_us)
+{
+    struct batcher *batcher = queue->batcher;
+    bool begins = queue->hold.since_us == CLOCK_NEVER;
+
+    if (begins) {
+        queue->hold.since_us = now_us;
+        if (batcher->holds++ == 0)
+            batcher->held_since_us = now_us;
+    }
+    queue->hold.retry_us = now_us + MEMORY_RETRY_US;
+    queue->hold.needed_bytes = needed_bytes;
+    queue->hold.available_bytes = available_bytes;
+    return begins;
+}
+
+void hold_end(struct model_queue *queue, int64_t now_us)
+{
+    struct batcher *batcher = queue->batcher;
+
+    if (queue->hold.since_us == CLOCK_NEVER)
+        return;
+    queue->hold = (struct memory_hold){.since_us = CLOCK_NEVER};
+    if (--batcher->holds == 0)
+        batcher->stall_us += now_us - batcher->held_since_us;
+}
+
+const struct model_queue *hold_first_in_need(const struct batcher *batcher, int64_t now_us)
+{
+    const struct model_queue *queue, *first = NULL;
+
+    /* Of all queues: the one whose request is being tried is not active just now. */
+    LIST_FOR_EACH (queue, &batcher->all, struct model_queue, all_link)
+        if (queue->hold.since_us != CLOCK_NEVER && !queue->parked &&
+            now_us - queue->hold.since_us >= MEMORY_PATIENCE_US &&
+            (first == NULL || queue->hold.since_us < first->hold.since_us))
+            first = queue;
+    if (first != NULL && first->hold.retry_us > now_us && atomic_load(&batcher->running) == 0)
+        return NULL; /* it was just tried, and nothing runs that would make room */
+    return first;
+}
+
+void hold_blame(struct model_queue *queue, struct list *leaving)
+{
+    struct request *request;
+
+    if (queue->hold.since_us == CLOCK_NEVER)
+        return;
+    LIST_FOR_EACH (request, leaving, struct request, link) {
+        if (request->wait.queue != queue || request->status != STATUS_DEADLINE)
+            continue;
+        memory_error(&request->error, queue, request->rows, queue->hold.needed_bytes,
+                     queue->hold.available_bytes);
+        request->status = STATUS_NO_MEMORY;
+        atomic_fetch_add(&queue->batcher->refused, 1);
+    }
+}
+
+void hold_retry_all(struct batcher *batcher)
+{
+    struct model_queue *queue;
+
+    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
+        queue->hold.retry_us = 0;
+}
+
+static uint64_t wanted_bytes(const struct batcher *batcher)
+{
+    const struct model_queue *queue;
+    uint64_t most = 0;
+
+    LIST_FOR_EACH (queue, &batcher->all, struct model_queue, all_link) {
+        const struct memory_hold *hold = &queue->hold;
+
+        if (hold->since_us != CLOCK_NEVER && hold->needed_bytes > hold->available_bytes &&
+            hold->needed_bytes - hold->available_bytes > most)
+            most = hold->needed_bytes - hold->available_bytes;
+    }
+    return most;
+}
+
+void batcher_read_pressure(struct batcher *batcher, int64_t now_us,
+                           struct batch_pressure *out_pressure)
+{
+    struct batch_pressure pressure = {.waits_total = atomic_load(&batcher->waits),
+                                      .refused_total = atomic_load(&batcher->refused),
+                                      .never_total = atomic_load(&batcher->never)};
+    const struct model_queue *queue;
+
+    pthread_mutex_lock(&batcher->lock);
+    pressure.stall_us = batcher->stall_us;
+    if (batcher->holds > 0 && now_us > batcher->held_since_us)
+        pressure.stall_us += now_us - batcher->held_since_us;
+    pressure.wanted_bytes = wanted_bytes(batcher);
+    LIST_FOR_EACH (queue, &batcher->all, struct model_queue, all_link)
+        pressure.capped |= queue->cap_rows != INT64_MAX;
+    pthread_mutex_unlock(&batcher->lock);
+    *out_pressure = pressure;
+}
+
+void batcher_on_wait(struct batcher *batcher, void (*waits)(void *arg), void *arg)
+{
+    batcher->on_wait = waits;
+    batcher->on_wait_arg = arg;
+}
+
+void batcher_set_evictable(struct batcher *batcher, uint64_t bytes)
+{
+    atomic_store_explicit(&batcher->evictable_bytes, bytes, memory_order_relaxed);
+}
+
+/* ---- caps ---- */
+
+static void halve_cap(struct model_queue *queue)
+{
+    int64_t rows = queue->largest_rows < queue->cap_rows ? queue->largest_rows : queue->cap_rows;
+
+    queue->largest_rows = 0;
+    if (rows == 0 || queue->max_batch_size <= 1)
+        return;
+    if (queue->cap_rows == INT64_MAX)
+        queue->cap_from_rows = rows;
+    queue->cap_rows = rows > 1 ? rows / 2 : 1;
+}
+
+static void raise_cap(struct model_queue *queue)
+{
+    int64_t more = queue->cap_from_rows / RAISE_SHARE;
+
+    if (queue->cap_rows == INT64_MAX)
+        return;
+    queue->cap_rows += more > 1 ? more : 1;
+    if (queue->cap_rows >= queue->max_batch_size)
+        queue->cap_rows = INT64_MAX;
+}
+
+static void for_all(struct batcher *batcher, void (*change)(struct model_queue *queue))
+{
+    struct model_queue *queue;
+
+    pthread_mutex_lock(&batcher->lock);
+    LIST_FOR_EACH (queue, &batcher->all, struct model_queue, all_link)
+        change(queue);
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+void batcher_halve_caps(struct batcher *batcher)
+{
+    for_all(batcher, halve_cap);
+}
+
+void batcher_raise_caps(struct batcher *batcher)
+{
+    for_all(batcher, raise_cap);
+}
+
+/* ---- cached memory ---- */
+
+static uint64_t cached_of(const struct lane_arena *arena)
+{
+    size_t committed = lane_arena_committed(arena), used = lane_arena_used(arena);
+
+    return committed > used ? committed - used : 0;
+}
+
+uint64_t batcher_cached_bytes(struct batcher *batcher)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned i = 0; i < batcher->lanes; i++)
+        bytes += cached_of(batcher->lane[i].arena) + cached_of(batcher->lane[i].io);
+    return bytes;
+}
+
+/* The arena with cached bytes that was used longest ago, of those not yet in `seen`. */
+static struct lane_arena *stalest(struct batcher *batcher, uint64_t seen, unsigned *out_bit)
+{
+    struct lane_arena *best = NULL;
+
+    for (unsigned bit = 0; bit < 2 * batcher->lanes; bit++) {
+        struct lane *lane = &batcher->lane[bit / 2];
+        struct lane_arena *arena = bit % 2 == 0 ? lane->arena : lane->io;
+
+        if ((seen >> bit & 1) != 0 || cached_of(arena) == 0)
+            continue;
+        if (best == NULL || lane_arena_last_use_us(arena) < lane_arena_last_use_us(best)) {
+            best = arena;
+            *out_bit = bit;
+        }
+    }
+    return best;
+}
+
+uint64_t batcher_trim_some(struct batcher *batcher, uint64_t keep_bytes, uint64_t most_bytes)
+{
+    uint64_t freed = 0, seen = 0, cached = batcher_cached_bytes(batcher);
+    struct lane_arena *arena;
+    unsigned bit;
+
+    while (freed < most_bytes && cached > keep_bytes &&
+           (arena = stalest(batcher, seen, &bit)) != NULL) {
+        uint64_t excess = cached - keep_bytes, committed = lane_arena_committed(arena), part;
+        uint64_t cut = cached_of(arena) < excess ? cached_of(arena) : excess;
+
+        seen |= UINT64_C(1) << bit;
+        part =
+            lane_arena_trim_some(arena, committed > cut ? committed - cut : 0, most_bytes - freed);
+        freed += part;
+        cached -= part < cached ? part : cached;
+    }
+    return freed;
+}
+
+uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes)
+{
+    return batcher_trim_some(batcher, keep_bytes, UINT64_MAX);
+}
