@@ -5,9 +5,8 @@
 #include <sysexits.h>
 
 #include "device/cpu/cpu.h"
-#include "device/host_source.h"
 #include "device/null/null.h"
-#include "lifecycle/budget.h"
+#include "lifecycle/advice.h"
 #include "lifecycle/lifecycle.h"
 #include "lifecycle/offline.h"
 #include "lifecycle/options.h"
@@ -23,7 +22,6 @@ static enum status act(const struct options *options, const struct config_set *s
                        struct error *err)
 {
     const struct config *config = config_values(set);
-    uint64_t host_bytes;
 
     switch (options->action) {
     case ACTION_DUMP_CONFIG:
@@ -35,7 +33,7 @@ static enum status act(const struct options *options, const struct config_set *s
     case ACTION_LIST_KERNELS:
         return offline_list_kernels(config, stdout, err);
     default: /* --check-config: it was read, and what needs no device is added up */
-        return budget_host_bytes(config, host_source(), &host_bytes, err);
+        return advice_check(config, stderr, err);
     }
 }
 

@@ -49,6 +49,7 @@ enum status budget_compute(const struct config *config, struct mem_source *devic
     TRY(amount_bytes(&memory->headroom, budget.total_bytes, "Headroom", &budget.headroom_bytes,
                      err));
     TRY(budget_host_bytes(config, host_memory, &budget.host_bytes, err));
+    budget.asked_bytes = budget.limit_bytes;
     if (budget.total_bytes > 0) {
         if (budget.headroom_bytes >= budget.total_bytes)
             return error_set(err, STATUS_INVALID,

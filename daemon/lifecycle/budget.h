@@ -8,7 +8,8 @@
 
 struct budget {
     uint64_t total_bytes;    /* of the device; 0: it cannot tell */
-    uint64_t limit_bytes;    /* the ledger's */
+    uint64_t asked_bytes;    /* Limit= itself */
+    uint64_t limit_bytes;    /* the ledger's: cut to what the device has beside the headroom */
     uint64_t headroom_bytes; /* to leave free for others */
     uint64_t host_bytes;     /* the host pool's */
 };

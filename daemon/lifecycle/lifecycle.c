@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "device/host_source.h"
+#include "lifecycle/advice.h"
 #include "lifecycle/budget.h"
 #include "lifecycle/notify.h"
 #include "lifecycle/sockets.h"
@@ -42,6 +43,7 @@ struct daemon {
     struct config_set *config;
     struct config_set *former; /* before the last reload: somebody may still print it */
     struct budget budget;
+    struct advice advice;
     enum phase phase;
     int64_t started_us;
 
@@ -205,6 +207,10 @@ static void on_status(evutil_socket_t fd, short what, void *arg)
         notify_status(text);
     snprintf(daemon->status_text, sizeof(daemon->status_text), "%s", text);
     look_at_device(daemon);
+    advice_after_load(&daemon->advice, &(struct advice_sources){.config = values(daemon),
+                                                                .budget = &daemon->budget,
+                                                                .repository = daemon->repository,
+                                                                .ledger = daemon->ledger});
     arm(daemon->status, STATUS_PERIOD_US);
 }
 

@@ -196,3 +196,31 @@ uint64_t folder_signature(const char *path)
 {
     return sign(path, 0);
 }
+
+static uint64_t weigh(const char *path, unsigned depth)
+{
+    DIR *folder = depth < MAX_DEPTH ? opendir(path) : NULL;
+    struct dirent *found;
+    uint64_t bytes = 0;
+
+    if (folder == NULL)
+        return 0;
+    while ((found = readdir(folder)) != NULL) {
+        char below[PATH_ROOM];
+        struct stat info;
+
+        if (found->d_name[0] == '.' || !join(below, path, found->d_name) || stat(below, &info) != 0)
+            continue;
+        if (S_ISDIR(info.st_mode))
+            bytes += weigh(below, depth + 1);
+        else if (S_ISREG(info.st_mode))
+            bytes += (uint64_t)info.st_size;
+    }
+    (void)closedir(folder);
+    return bytes;
+}
+
+uint64_t folder_bytes(const char *path)
+{
+    return weigh(path, 0);
+}

@@ -23,5 +23,7 @@ MUST_CHECK enum status folder_versions(const char *path, int64_t **out_versions,
 
 /* A number that changes when a file below `path` comes, goes, or changes size or time. */
 uint64_t folder_signature(const char *path);
+/* Bytes of the files below `path`. */
+uint64_t folder_bytes(const char *path);
 
 #endif

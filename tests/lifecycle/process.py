@@ -249,6 +249,28 @@ class ProcessTest(unittest.TestCase):
         done = self.run_once("--check-config", "--set", "Memory.Limit=1G")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
 
+    def test_check_config_warns_of_marks_that_cannot_work(self):
+        done = self.run_once("--check-config", "--set", "Device.Device=cpu", "--set", "Memory.Limit=100M",
+                             "--set", "Memory.Headroom=1M", "--set", "Memory.Floor=90M")
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.assertRegex(done.stderr, r"^sluiced: warning: Memory.Floor= is 90.0 MiB, .* 75.0 MiB.* at most "
+                                      r"75.0 MiB is allowed\n$")
+
+    def test_check_config_names_the_model_that_cannot_fit(self):
+        folder = os.path.join(self.folder.name, "repository", "big", "1")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "model.onnx"), "wb") as file:
+            file.truncate(2 << 20)
+        done = self.run_once("--check-config", "--set", "Memory.Limit=1M", "--model-repository",
+                             os.path.join(self.folder.name, "repository"))
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("model 'big' alone takes 2.0 MiB", done.stderr)
+
+    def test_check_config_refuses_a_headroom_larger_than_the_device(self):
+        done = self.run_once("--check-config", "--set", "Device.Device=cpu", "--set", "Memory.Headroom=1000T")
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("Memory.Headroom leaves nothing of the device's", done.stderr)
+
     def test_check_config_adds_up_the_host_s_memory(self):
         done = self.run_once("--check-config", "--set", "Memory.HostLimit=0.0001%")
         self.assertEqual(done.returncode, 78)
