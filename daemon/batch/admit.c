@@ -249,6 +249,7 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     struct host_pool_stats host;
 
     *out_never = false;
+    batch->lacking_bytes = 0;
     batch->out_shapes = plan_output_shapes(batch->plan, &batch->out_bound);
     batch->gathers = !is_host || !is_bindable(batch);
     response_bytes = lay_out_response(batch, is_host);
@@ -264,6 +265,9 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     batch->needed_bytes = needed;
     if (ledger_reserve_for(batcher->ledger, account_of(batch), needed, &batch->available_bytes) !=
         STATUS_OK) {
+        uint64_t ceiling = ledger_ceiling(batcher->ledger);
+
+        batch->lacking_bytes = needed > ceiling ? needed - ceiling : 0;
         *out_never = needed > ceiling_of(batcher);
         return STATUS_NO_MEMORY;
     }
@@ -320,6 +324,18 @@ void batch_release(struct lane *lane, struct batch *batch)
     batch->response = NULL;
 }
 
+/* A plan that could not be made for want of room for its packed weights can be when others' have
+ * left. */
+static bool lacks_weights(struct batcher *batcher, struct batch *batch, struct error *err)
+{
+    if (err->status != STATUS_NO_MEMORY ||
+        !batcher_make_way(batcher, batch->queue, batcher->device->memory->page_bytes))
+        return false;
+    batch->needed_bytes = batcher->device->memory->page_bytes;
+    batch->available_bytes = ledger_ceiling(batcher->ledger);
+    return true;
+}
+
 static enum admission admit(struct lane *lane, struct batch *batch, bool may_shrink,
                             struct error *err)
 {
@@ -327,7 +343,7 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
         bool never;
 
         if (batch->plan == NULL && find_plan(lane, batch, err) != STATUS_OK)
-            break;
+            return lacks_weights(lane->batcher, batch, err) ? ADMIT_WAIT : ADMIT_FAIL;
         if (!take_tables(lane, batch)) {
             (void)error_set(err, STATUS_NO_MEMORY, "model '%s': no host memory for a batch",
                             batch->queue->name);
@@ -342,6 +358,9 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
             continue;
         }
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+        if (batch->lacking_bytes > 0 &&
+            batcher_make_way(lane->batcher, batch->queue, batch->lacking_bytes))
+            never = false;
         atomic_fetch_add(never ? &lane->batcher->never : &lane->batcher->waits, 1);
         if (never)
             ledger_count_oom(lane->batcher->ledger, account_of(batch), batch->needed_bytes,

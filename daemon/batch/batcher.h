@@ -109,8 +109,19 @@ size_t queue_waiting(struct model_queue *queue);
 void batcher_set_attend(struct batcher *batcher, void (*attend)(void *arg), void *arg);
 /* When the attendant looks by itself: nothing calls it for what is due later. */
 void batcher_attend_at(struct batcher *batcher, int64_t at_us);
-/* STATUS_UNAVAILABLE, and nothing changed: requests are waiting or running, or it is visited. */
-MUST_CHECK enum status queue_park(struct model_queue *queue);
+/* Whether waiting may help a batch of the queue that lacks `bytes` although nothing else runs:
+ * others' models may leave for it.  Called by lanes and submitters without a lock; must not wait.
+ * waited_us: how long the queue has been waiting for memory.  Set like `attend`. */
+typedef bool (*batcher_make_way_fn)(void *arg, const struct model_queue *queue, uint64_t bytes,
+                                    int64_t waited_us);
+void batcher_set_make_way(struct batcher *batcher, batcher_make_way_fn make_way, void *arg);
+
+enum park {
+    PARK_IDLE,   /* only when nothing waits and nothing runs */
+    PARK_NEEDED, /* also when requests wait; while one runs no other starts, for a moment */
+};
+/* STATUS_UNAVAILABLE: the queue is not parked: it is in use, or visited. */
+MUST_CHECK enum status queue_park(struct model_queue *queue, enum park park);
 void queue_resume(struct model_queue *queue);
 /* Answers all that wait in a parked queue with the error; it stays parked. */
 void queue_refuse(struct model_queue *queue, const struct error *err);

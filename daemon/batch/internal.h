@@ -35,6 +35,7 @@ struct batch {
     bool may_restart;                       /* its requests may go back to their queue */
     uint64_t segment_bytes;                 /* the most a later segment asked for; 0: none did */
     uint64_t restart_bytes; /* a later segment found no room: it starts again with so many; or 0 */
+    uint64_t lacking_bytes;                 /* of these, what weights are in the way of */
     struct response_buffer *response;
     size_t *out_offset; /* per output, in the response; or one of those above */
     char **out_base;    /* per output: where its elements are for the host */
@@ -100,6 +101,7 @@ struct model_queue {
     atomic_uint visitors; /* look at the network without the lock */
     _Atomic int64_t patience_us;
     int64_t idle_since_us; /* CLOCK_NEVER: requests are pending */
+    int64_t stop_until_us; /* nothing starts before: it is to be parked */
     uint64_t requests;     /* answered */
     void (*drained)(void *arg);
     void *drained_arg;
@@ -135,8 +137,14 @@ struct batcher {
     /* residency: set before there are queues */
     void (*attend)(void *arg);
     void *attend_arg;
+    batcher_make_way_fn make_way;
+    void *make_way_arg;
     _Atomic int64_t attend_at_us;
 };
+
+/* park.c: whether waiting may help a batch that lacks `bytes` beside all weights.  Lock not held.
+ */
+bool batcher_make_way(struct batcher *batcher, const struct model_queue *queue, uint64_t bytes);
 
 /* ---- admit.c: plan, reserve, room for the answers ---- */
 

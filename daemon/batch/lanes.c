@@ -198,7 +198,7 @@ static int64_t cap_rows(const struct model_queue *queue)
 
 static bool may_start(const struct model_queue *queue)
 {
-    if (queue->parked)
+    if (queue->parked || (queue->stop_until_us > 0 && clock_now_us() < queue->stop_until_us))
         return false;
     return queue->instances == 0 || queue->running < queue->instances;
 }
@@ -217,6 +217,8 @@ static size_t list_candidates(struct batcher *batcher, int64_t now_us, int64_t *
         struct wait_offer offer;
 
         next_us = expiry_us < next_us ? expiry_us : next_us;
+        if (now_us < queue->stop_until_us && queue->stop_until_us < next_us)
+            next_us = queue->stop_until_us;
         if (!may_start(queue) || (in_need != NULL && in_need != queue))
             continue;
         if (queue->hold.since_us != CLOCK_NEVER && queue->hold.retry_us > now_us) {

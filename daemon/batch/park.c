@@ -6,6 +6,9 @@
 #include "base/clock.h"
 #include "batch/lanes.h"
 
+/* A queue that is to be parked starts nothing for so long. */
+enum { STOP_US = 100000 };
+
 void batcher_set_attend(struct batcher *batcher, void (*attend)(void *arg), void *arg)
 {
     pthread_mutex_lock(&batcher->lock);
@@ -19,13 +22,46 @@ void batcher_attend_at(struct batcher *batcher, int64_t at_us)
     atomic_store(&batcher->attend_at_us, at_us);
 }
 
-enum status queue_park(struct model_queue *queue)
+void batcher_set_make_way(struct batcher *batcher, batcher_make_way_fn make_way, void *arg)
+{
+    pthread_mutex_lock(&batcher->lock);
+    batcher->make_way = make_way;
+    batcher->make_way_arg = arg;
+    pthread_mutex_unlock(&batcher->lock);
+}
+
+bool batcher_make_way(struct batcher *batcher, const struct model_queue *queue, uint64_t bytes)
+{
+    batcher_make_way_fn make_way;
+    int64_t waited_us = 0;
+    void *arg;
+
+    pthread_mutex_lock(&batcher->lock);
+    make_way = batcher->make_way;
+    arg = batcher->make_way_arg;
+    if (queue->hold.since_us != CLOCK_NEVER)
+        waited_us = clock_now_us() - queue->hold.since_us;
+    pthread_mutex_unlock(&batcher->lock);
+    return make_way != NULL && make_way(arg, queue, bytes, waited_us);
+}
+
+/* Nothing of the queue's runs or can begin to. */
+static bool is_free(struct model_queue *queue, enum park park)
+{
+    if (park == PARK_IDLE)
+        return queue->pending == 0;
+    if (queue->running > 0)
+        queue->stop_until_us = clock_now_us() + STOP_US;
+    return queue->running == 0;
+}
+
+enum status queue_park(struct model_queue *queue, enum park park)
 {
     struct batcher *batcher = queue->batcher;
     bool free = false;
 
     pthread_mutex_lock(&batcher->lock);
-    if (!queue->parked && queue->pending == 0) {
+    if (!queue->parked && is_free(queue, park)) {
         atomic_store(&queue->parked, true);
         free = atomic_load(&queue->visitors) == 0;
         atomic_store(&queue->parked, free);
@@ -40,6 +76,7 @@ void queue_resume(struct model_queue *queue)
 
     pthread_mutex_lock(&batcher->lock);
     atomic_store(&queue->parked, false);
+    queue->stop_until_us = 0;
     hold_end(queue, clock_now_us());
     pthread_mutex_unlock(&batcher->lock);
     batcher_wake(batcher);

@@ -47,6 +47,13 @@ struct errand {
     void (*run)(struct repository *repository, struct errand *errand);
 };
 
+/* Batches that lack room beside the weights of others; under the repository's lock. */
+struct need {
+    uint64_t bytes;                  /* the most that one lacks; 0: none does */
+    const struct model_queue *queue; /* its queue, to be told apart, not to be used */
+    bool is_urgent;                  /* it has waited for too long */
+};
+
 /* keeper.c: lets models leave; times, sleeps, room for others. */
 struct keeper {
     pthread_t thread;
@@ -56,6 +63,7 @@ struct keeper {
     atomic_bool nudged;           /* the nudge is on its way */
     bool is_stopping;             /* the keeper's own */
     _Atomic uint64_t evict_bytes; /* asked of it, and not tried yet */
+    struct need need;             /* under the repository's lock */
     struct list waking;           /* the keeper's own: commands whose models are on their way */
 };
 
@@ -140,12 +148,23 @@ uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct 
  */
 uint64_t room_evict_by(struct repository *repository, uint64_t bytes, const struct model *spared,
                        int64_t until_us, uint64_t (*let_go)(struct model *model));
+/* How long a request waits for room before models in use are made to leave for it. */
+enum { ROOM_PATIENCE_US = 50000 };
+/* Lets models in use leave, too, but for that of `needy`.  Returns what came at once: others come
+ * when their batches have ended, so try again. */
+uint64_t room_press(struct repository *repository, uint64_t bytes, const struct model_queue *needy);
+/* A batcher_make_way_fn: has the keeper make room. */
+bool room_make_way(void *repository, const struct model_queue *needy, uint64_t bytes,
+                   int64_t waited_us);
+/* The keeper's part of it. */
+void room_serve_need(struct repository *repository);
 /* Names who holds the device and why: "'a' 123 bytes (in use), …". */
 void room_explain(struct repository *repository, const struct model *spared, char *text,
                   size_t room);
-/* Whether the bytes are free beside what is held and planned, letting idle models leave for them.
+/* Whether the bytes are free beside what is held and planned, letting others leave for them: idle
+ * models, or, when the needy one has waited for too long, any.
  * *out_never: no waiting would help.  *out_available: what is there. */
-bool room_make(struct repository *repository, uint64_t bytes, const struct model *spared,
+bool room_make(struct repository *repository, uint64_t bytes, const struct model *needy,
                bool *out_never, uint64_t *out_available);
 /* Drops the model in host memory that was used longest ago; returns the host bytes that came. */
 uint64_t room_drop_coldest(struct repository *repository);

@@ -65,8 +65,10 @@ static void look_at_absent(struct repository *repository, struct due *due, struc
         }
         resident->is_moving = true;
         waker_send(repository, model_ref(model));
-    } else if (resident->where == RESIDENCY_HOST && drop_us > 0 &&
-               use->idle_since_us != CLOCK_NEVER) {
+        return;
+    }
+    resident->needy_since_us = 0;
+    if (resident->where == RESIDENCY_HOST && drop_us > 0 && use->idle_since_us != CLOCK_NEVER) {
         look_at_time(due, model, use->idle_since_us, drop_us, RESIDENCY_DROPPED, now_us);
     }
 }
@@ -114,7 +116,7 @@ static void look(struct repository *repository, struct due *due)
 static void let_leave(struct due *due)
 {
     for (size_t i = 0; i < due->count; i++) {
-        (void)resident_leave(due->model[i], due->to[i], NULL);
+        (void)resident_leave(due->model[i], due->to[i], PARK_IDLE, NULL);
         model_unref(due->model[i]);
     }
 }
@@ -217,7 +219,7 @@ static void put_to_sleep(struct model *model, enum residency to, struct residenc
         answer->pinned++;
         return;
     }
-    answer->freed_bytes += resident_leave(model, to, NULL);
+    answer->freed_bytes += resident_leave(model, to, PARK_IDLE, NULL);
     after = where_is(model);
     answer->models += after != before;
     if (after >= to)
@@ -392,6 +394,7 @@ static void *keeper_main(void *arg)
         bytes = atomic_exchange(&keeper->evict_bytes, 0);
         if (bytes > 0)
             (void)room_evict(repository, bytes, NULL);
+        room_serve_need(repository);
         look(repository, &due);
         let_leave(&due);
         finish_woken(repository);
@@ -410,10 +413,12 @@ enum status keeper_start(struct repository *repository)
     TRY(mailbox_init(&keeper->box));
     batcher_attend_at(repository->config.batcher, CLOCK_NEVER);
     batcher_set_attend(repository->config.batcher, keeper_nudge, repository);
+    batcher_set_make_way(repository->config.batcher, room_make_way, repository);
     keeper->has_thread = thread_start(&keeper->thread, "keeper", keeper_main, repository);
     if (keeper->has_thread)
         return STATUS_OK;
     batcher_set_attend(repository->config.batcher, NULL, NULL);
+    batcher_set_make_way(repository->config.batcher, NULL, NULL);
     mailbox_deinit(&keeper->box);
     return STATUS_NO_MEMORY;
 }
@@ -425,6 +430,7 @@ void keeper_stop(struct repository *repository)
     if (!keeper->has_thread)
         return;
     batcher_set_attend(repository->config.batcher, NULL, NULL);
+    batcher_set_make_way(repository->config.batcher, NULL, NULL);
     keeper_send(repository, &keeper->stop);
     (void)pthread_join(keeper->thread, NULL);
     mailbox_deinit(&keeper->box);

@@ -112,6 +112,22 @@ static bool is_fixed(const struct model *model, const struct shape *ports)
     return true;
 }
 
+/* Whether its weights fit, packed as a plan wants them: whatever the batch needs beside them. */
+static enum status check_weights(struct model *model, const struct probe *probe,
+                                 const struct shape *ports, struct error *err)
+{
+    struct shape *shapes = arena_take_array(&model->arena, model->inputs, sizeof(*shapes));
+    struct plan *plan = NULL;
+    enum status status;
+
+    if (shapes == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", model->name);
+    proof_shapes(probe, ports, 1, 0, shapes);
+    status = network_plan(model->network, shapes, &plan, err);
+    plan_unref(plan);
+    return status == STATUS_NO_MEMORY ? status : STATUS_OK;
+}
+
 /* The model runs, or nobody can tell: with open dimensions, or data that it does not like, the
  * failure of a probe is none of the model's. */
 static bool may_be_served(const struct model *model, const struct shape *ports, enum status found)
@@ -132,8 +148,11 @@ static enum status run_probes(const struct load_context *context, struct model *
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
     found = proof_find_size(probe, ports, &size, &first, &why);
     if (found != STATUS_OK) {
+        if (found == STATUS_NO_MEMORY)
+            TRY(check_weights(model, probe, ports, err));
         if (!may_be_served(model, ports, found)) {
-            *err = why;
+            if (err != NULL)
+                *err = why;
             return found;
         }
         log_debug("model '%s': no probe ran: %s", context->name, why.text);

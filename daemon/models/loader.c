@@ -213,6 +213,16 @@ static void note_failure(struct repository *repository, struct entry *entry, int
     log_error("model '%s' version %" PRId64 " is not loaded: %s", entry->name, version, err->text);
 }
 
+/* Who does not fit is told who is there. */
+static void name_obstacles(struct repository *repository, struct error *err)
+{
+    char obstacles[ERROR_TEXT_BYTES / 2], text[ERROR_TEXT_BYTES / 2];
+
+    (void)snprintf(text, sizeof(text), "%.380s", err->text);
+    room_explain(repository, NULL, obstacles, sizeof(obstacles));
+    (void)error_set(err, STATUS_NO_MEMORY, "%s; on the device: %s", text, obstacles);
+}
+
 static enum status load_version(struct repository *repository, struct entry *entry,
                                 const struct load_context *context, struct error *err)
 {
@@ -226,6 +236,8 @@ static enum status load_version(struct repository *repository, struct entry *ent
     (void)batcher_trim(context->batcher, cached);
     host_trim();
     count_load(repository, status);
+    if (status == STATUS_NO_MEMORY)
+        name_obstacles(repository, err);
     if (status != STATUS_OK) {
         note_failure(repository, entry, context->version, err);
         loader_notify(repository);

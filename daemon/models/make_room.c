@@ -71,7 +71,7 @@ static uint64_t drop_plans(struct model *model)
 {
     uint64_t bytes;
 
-    if (queue_park(model->queue) != STATUS_OK)
+    if (queue_park(model->queue, PARK_IDLE) != STATUS_OK)
         return 0;
     bytes = network_drop_plans(model->network);
     queue_resume(model->queue);
@@ -91,7 +91,7 @@ static void give_plans(struct repository *repository, struct making_room *making
 
 static uint64_t leave_for_host(struct model *model)
 {
-    return resident_leave(model, RESIDENCY_HOST, NULL);
+    return resident_leave(model, RESIDENCY_HOST, PARK_IDLE, NULL);
 }
 
 static void give_weights(struct repository *repository, struct making_room *making)

@@ -34,6 +34,22 @@ static bool has_open(const struct shape *ports, size_t count, bool has_rows)
     return false;
 }
 
+void proof_shapes(const struct probe *probe, const struct shape *ports, int64_t rows, int64_t size,
+                  struct shape *shapes)
+{
+    const struct network_port *real;
+    size_t count = network_inputs(probe->network, &real);
+
+    for (size_t i = 0; i < count; i++) {
+        shapes[i] = ports[i];
+        if (probe->has_rows)
+            shapes[i].dims[0] = rows;
+        for (size_t axis = 0; axis < shapes[i].rank; axis++)
+            if (shapes[i].dims[axis] == SHAPE_UNKNOWN)
+                shapes[i].dims[axis] = size > 0 ? size : sizes[0];
+    }
+}
+
 static enum status make_data(const struct probe *probe, const struct shape *ports, int64_t rows,
                              int64_t size, struct probe_data *data)
 {
@@ -45,16 +61,10 @@ static enum status make_data(const struct probe *probe, const struct shape *port
 
     arena_init(&arena);
     shapes = arena_take_array(&arena, count, sizeof(*shapes));
-    for (size_t i = 0; shapes != NULL && i < count; i++) {
-        shapes[i] = ports[i];
-        if (probe->has_rows)
-            shapes[i].dims[0] = rows;
-        for (size_t axis = 0; axis < shapes[i].rank; axis++)
-            if (shapes[i].dims[axis] == SHAPE_UNKNOWN)
-                shapes[i].dims[axis] = size;
-    }
-    if (shapes != NULL)
+    if (shapes != NULL) {
+        proof_shapes(probe, ports, rows, size, shapes);
         status = probe_data_make(data, probe->network, shapes, SAMPLE_RANDOM, SEED);
+    }
     arena_deinit(&arena);
     return status;
 }

@@ -20,6 +20,10 @@ void proof_first_deinit(struct proof_first *first);
 MUST_CHECK enum status proof_find_size(struct probe *probe, const struct shape *ports,
                                        int64_t *out_size, struct proof_first *out_first,
                                        struct error *err);
+/* Fills `shapes` (one per input): so many rows, open dimensions `size`; 0: the first that is tried.
+ */
+void proof_shapes(const struct probe *probe, const struct shape *ports, int64_t rows, int64_t size,
+                  struct shape *shapes);
 /* Two rows together and apart, open dimensions being `size`; `first` is what the first of them was
  * answered alone, by proof_find_size().  With `most_rows` over 2 the same of so many rows, or as
  * many as take PROOF_US and as memory lets through.  True: the same; else `reason` says what was

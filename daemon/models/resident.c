@@ -102,7 +102,7 @@ const char *resident_obstacle(struct model *model)
 }
 
 /* Takes the move; false: somebody else has it, or there is nothing to move. */
-static bool begin_leaving(struct model *model, enum residency to)
+static bool begin_leaving(struct model *model, enum residency to, enum park park)
 {
     struct repository *repository = model->resident.repository;
     struct resident *resident = &model->resident;
@@ -111,7 +111,7 @@ static bool begin_leaving(struct model *model, enum residency to)
     pthread_mutex_lock(&repository->lock);
     begun = !resident->is_moving && !resident->is_pinned && resident->where < to;
     if (begun && resident->where == RESIDENCY_DEVICE)
-        begun = queue_park(model->queue) == STATUS_OK;
+        begun = queue_park(model->queue, park) == STATUS_OK;
     resident->is_moving = resident->is_moving || begun;
     pthread_mutex_unlock(&repository->lock);
     return begun;
@@ -166,12 +166,13 @@ void resident_retire(struct model *model)
     queue_refuse(model->queue, &err);
 }
 
-uint64_t resident_leave(struct model *model, enum residency to, uint64_t *out_host_bytes)
+uint64_t resident_leave(struct model *model, enum residency to, enum park park,
+                        uint64_t *out_host_bytes)
 {
     struct repository *repository = model->resident.repository;
     uint64_t freed = 0, host = 0;
 
-    if (!begin_leaving(model, to))
+    if (!begin_leaving(model, to, park))
         return 0;
     if (network_place(model->network) == NETWORK_DEVICE) {
         freed = network_leave(model->network);

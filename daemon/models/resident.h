@@ -33,6 +33,7 @@ struct resident {
     int64_t born_us;         /* when it was loaded */
     int64_t since_us;        /* where it is now */
     struct error last_error; /* why it did not come back the last time; status OK: it did */
+    int64_t needy_since_us;  /* waits for room on the device since then; 0: does not */
     int64_t retry_us;        /* not brought back before: memory was in use */
     uint64_t device_bytes;   /* when it was there last */
     int64_t reload_us;       /* the last one took; 0: none yet */
@@ -51,10 +52,11 @@ MUST_CHECK enum status resident_configure(struct model *model, struct error *err
 void resident_start(struct model *model, struct repository *repository);
 
 /* Lets the model go as far as `to` (HOST may become DROPPED where HostCache= is full); waits for
- * nobody.  Returns the bytes of device memory given back; 0 when it is in use, moving, pinned, or
- * there already. *out_host_bytes (may be NULL): host memory given back.  Any thread but an I/O
- * thread's. */
-uint64_t resident_leave(struct model *model, enum residency to, uint64_t *out_host_bytes);
+ * nobody; `park` says what counts as in use.  Returns the bytes of device memory given back; 0 when
+ * it is in use, moving, pinned, or there already. *out_host_bytes (may be NULL): host memory given
+ * back.  Any thread but an I/O thread's. */
+uint64_t resident_leave(struct model *model, enum residency to, enum park park,
+                        uint64_t *out_host_bytes);
 /* Brings back a model whose is_moving the caller set.  Any failure leaves it where it was or
  * further out. */
 MUST_CHECK enum status resident_return(struct model *model, struct error *err);

@@ -10,6 +10,11 @@
 #include "govern/eviction.h"
 #include "models/internal.h"
 
+/* Who has come back stays for so many times what its way back took, whoever presses. */
+enum { STAY_FACTOR = 2 };
+/* Who was pressed does not come back before: its room is for somebody else. */
+enum { PRESSED_US = 100000 };
+
 /* ---- who may leave ---- */
 
 struct idle_list {
@@ -51,20 +56,35 @@ static size_t count_slots(const struct repository *repository)
     return count;
 }
 
-/* Lock held. */
-static void add_idle(struct idle_list *idle, struct model *model, int64_t now_us)
+/* Lock held for these. */
+static bool is_idle(struct model *model, int64_t now_us)
+{
+    (void)now_us;
+    return resident_obstacle(model) == NULL;
+}
+
+static bool is_pressable(struct model *model, int64_t now_us)
+{
+    const struct resident *resident = &model->resident;
+
+    return !resident->is_pinned && !resident->is_moving &&
+           (resident_obstacle(model) == NULL ||
+            now_us - resident->since_us > STAY_FACTOR * resident->reload_us);
+}
+
+static void add_model(struct idle_list *list, struct model *model, int64_t now_us)
 {
     struct queue_use use;
 
-    if (model->resident.where != RESIDENCY_DEVICE || resident_obstacle(model) != NULL)
-        return;
     queue_read_use(model->queue, &use);
-    idle->candidate[idle->count] = judge(model, &use, now_us);
-    idle->model[idle->count++] = model_ref(model);
+    list->candidate[list->count] = judge(model, &use, now_us);
+    list->model[list->count++] = model_ref(model);
 }
 
-static bool list_idle(struct repository *repository, const struct model *spared,
-                      struct idle_list *idle)
+/* The models on the device of which `test` is true, but for that of the queue `spared` (may be
+ * NULL).  False: there are none, or no memory for the list. */
+static bool list_models(struct repository *repository, const struct model_queue *spared,
+                        bool (*test)(struct model *model, int64_t now_us), struct idle_list *idle)
 {
     int64_t now_us = clock_now_us();
     size_t room;
@@ -80,8 +100,10 @@ static bool list_idle(struct repository *repository, const struct model *spared,
             for (size_t j = 0; j < repository->entry[i]->slots; j++) {
                 struct slot *slot = &repository->entry[i]->slot[j];
 
-                if (slot->model != NULL && slot->state == MODEL_READY && slot->model != spared)
-                    add_idle(idle, slot->model, now_us);
+                if (slot->model != NULL && slot->state == MODEL_READY &&
+                    slot->model->queue != spared &&
+                    slot->model->resident.where == RESIDENCY_DEVICE && test(slot->model, now_us))
+                    add_model(idle, slot->model, now_us);
             }
     pthread_mutex_unlock(&repository->lock);
     return idle->count > 0;
@@ -89,7 +111,7 @@ static bool list_idle(struct repository *repository, const struct model *spared,
 
 static uint64_t leave_for_host(struct model *model)
 {
-    return resident_leave(model, RESIDENCY_HOST, NULL);
+    return resident_leave(model, RESIDENCY_HOST, PARK_IDLE, NULL);
 }
 
 uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct model *spared)
@@ -107,7 +129,7 @@ uint64_t room_evict_by(struct repository *repository, uint64_t bytes, const stru
         size_t count;
 
         before = freed;
-        if (list_idle(repository, spared, &idle)) {
+        if (list_models(repository, spared == NULL ? NULL : spared->queue, is_idle, &idle)) {
             count = eviction_choose(idle.candidate, idle.count, bytes - freed, idle.order);
             for (size_t i = 0; i < count && clock_now_us() < until_us; i++)
                 freed += let_go(idle.model[idle.order[i]]);
@@ -117,13 +139,40 @@ uint64_t room_evict_by(struct repository *repository, uint64_t bytes, const stru
     return freed;
 }
 
+static uint64_t press(struct model *model)
+{
+    struct repository *repository = model->resident.repository;
+
+    pthread_mutex_lock(&repository->lock);
+    model->resident.retry_us = clock_now_us() + PRESSED_US;
+    pthread_mutex_unlock(&repository->lock);
+    return resident_leave(model, RESIDENCY_HOST, PARK_NEEDED, NULL);
+}
+
+/* Whose requests wait too long for memory may make others wait: models in use leave as soon as none
+ * of their batches runs, least worth first, but for those that came back a moment ago. */
+uint64_t room_press(struct repository *repository, uint64_t bytes, const struct model_queue *needy)
+{
+    struct idle_list list;
+    uint64_t freed = 0;
+    size_t count;
+
+    if (list_models(repository, needy, is_pressable, &list)) {
+        count = eviction_choose(list.candidate, list.count, bytes, list.order);
+        for (size_t i = 0; i < count; i++)
+            freed += press(list.model[list.order[i]]);
+    }
+    release_idle(&list);
+    return freed;
+}
+
 uint64_t repository_evictable(void *arg)
 {
     struct repository *repository = arg;
     struct idle_list idle;
     uint64_t bytes = 0;
 
-    (void)list_idle(repository, NULL, &idle);
+    (void)list_models(repository, NULL, is_idle, &idle);
     for (size_t i = 0; i < idle.count; i++)
         bytes += idle.candidate[i].bytes;
     release_idle(&idle);
@@ -142,6 +191,57 @@ uint64_t repository_evict(void *arg, uint64_t bytes)
     atomic_store(&repository->keeper.evict_bytes, bytes);
     keeper_nudge(repository);
     return bytes;
+}
+
+/* Weights of other models that are not pinned, on the device or leaving it. */
+static uint64_t movable_bytes(struct repository *repository, const struct model_queue *needy)
+{
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+            const struct model *model = repository->entry[i]->slot[j].model;
+
+            if (model != NULL && model->queue != needy && !model->resident.is_pinned)
+                bytes += network_resident_bytes(model->network);
+        }
+    pthread_mutex_unlock(&repository->lock);
+    return bytes;
+}
+
+bool room_make_way(void *arg, const struct model_queue *needy, uint64_t bytes, int64_t waited_us)
+{
+    struct repository *repository = arg;
+    struct need *need = &repository->keeper.need;
+
+    if (movable_bytes(repository, needy) < bytes)
+        return false;
+    pthread_mutex_lock(&repository->lock);
+    if (bytes > need->bytes) {
+        need->bytes = bytes;
+        need->queue = needy;
+    }
+    need->is_urgent = need->is_urgent || waited_us >= ROOM_PATIENCE_US;
+    pthread_mutex_unlock(&repository->lock);
+    keeper_nudge(repository);
+    return true;
+}
+
+void room_serve_need(struct repository *repository)
+{
+    struct need need;
+    uint64_t freed;
+
+    pthread_mutex_lock(&repository->lock);
+    need = repository->keeper.need;
+    repository->keeper.need = (struct need){.bytes = 0};
+    pthread_mutex_unlock(&repository->lock);
+    if (need.bytes == 0)
+        return;
+    freed = room_evict(repository, need.bytes, NULL);
+    if (freed < need.bytes && need.is_urgent)
+        (void)room_press(repository, need.bytes - freed, need.queue);
 }
 
 /* ---- who is in the way ---- */
@@ -210,17 +310,25 @@ static uint64_t available_bytes(struct repository *repository, uint64_t *out_bud
     return ceiling > stats.planned_bytes ? ceiling - stats.planned_bytes : 0;
 }
 
-bool room_make(struct repository *repository, uint64_t bytes, const struct model *spared,
+bool room_make(struct repository *repository, uint64_t bytes, const struct model *needy,
                bool *out_never, uint64_t *out_available)
 {
     uint64_t budget, available = available_bytes(repository, &budget);
+    int64_t since_us;
 
+    pthread_mutex_lock(&repository->lock);
+    since_us = needy->resident.needy_since_us;
+    pthread_mutex_unlock(&repository->lock);
     if (available < bytes) {
-        (void)room_evict(repository, bytes - available, spared);
+        (void)room_evict(repository, bytes - available, needy);
+        available = available_bytes(repository, &budget);
+    }
+    if (available < bytes && since_us > 0 && clock_now_us() - since_us >= ROOM_PATIENCE_US) {
+        (void)room_press(repository, bytes - available, needy->queue);
         available = available_bytes(repository, &budget);
     }
     *out_available = available;
-    *out_never = bytes > budget || fixed_bytes(repository, spared) > budget - bytes;
+    *out_never = bytes > budget || fixed_bytes(repository, needy) > budget - bytes;
     return available >= bytes;
 }
 
@@ -263,7 +371,7 @@ uint64_t room_drop_coldest(struct repository *repository)
     struct model *coldest = coldest_on_host(repository, NULL, &others);
 
     if (coldest != NULL)
-        (void)resident_leave(coldest, RESIDENCY_DROPPED, &freed);
+        (void)resident_leave(coldest, RESIDENCY_DROPPED, PARK_IDLE, &freed);
     model_unref(coldest);
     return freed;
 }
@@ -278,7 +386,7 @@ bool room_on_host(struct repository *repository, const struct model *model)
         bool fits = others <= limit - mine;
 
         if (!fits && coldest != NULL)
-            (void)resident_leave(coldest, RESIDENCY_DROPPED, NULL);
+            (void)resident_leave(coldest, RESIDENCY_DROPPED, PARK_IDLE, NULL);
         model_unref(coldest);
         if (fits || coldest == NULL)
             return fits;

@@ -31,6 +31,7 @@ static void note_outcome(struct model *model, const struct error *err)
         (void)snprintf(slot->reason, sizeof(slot->reason), "%.511s",
                        err->status == STATUS_OK ? "" : err->text);
     model->resident.is_wanted = false;
+    model->resident.needy_since_us = 0;
     model->resident.last_error = *err;
     pthread_mutex_unlock(&repository->lock);
 }
@@ -51,6 +52,8 @@ static void postpone(struct model *model, uint64_t available_bytes)
     queue_blame(model->queue, model->resident.device_bytes, available_bytes);
     pthread_mutex_lock(&repository->lock);
     model->resident.retry_us = clock_now_us() + RETRY_US;
+    if (model->resident.needy_since_us == 0)
+        model->resident.needy_since_us = clock_now_us();
     pthread_mutex_unlock(&repository->lock);
     resident_end_move(model);
 }
