@@ -35,7 +35,7 @@ struct batch {
     bool may_restart;                       /* its requests may go back to their queue */
     uint64_t segment_bytes;                 /* the most a later segment asked for; 0: none did */
     uint64_t restart_bytes; /* a later segment found no room: it starts again with so many; or 0 */
-    uint64_t lacking_bytes;                 /* of these, what weights are in the way of */
+    uint64_t lacking_bytes; /* of these, what weights are in the way of */
     struct response_buffer *response;
     size_t *out_offset; /* per output, in the response; or one of those above */
     char **out_base;    /* per output: where its elements are for the host */
