@@ -15,12 +15,24 @@
 
 enum { TEAMS = 2, SEVERAL_THREADS = 3, ATTRS_MAX_BYTES = 1024 };
 
+/* Memory of a device whose addresses are not the host's: blocks of one run, one after the other.
+ * Behind each lies a zone that nobody may write. */
+struct device_room {
+    char *base;
+    size_t committed_bytes;
+    size_t used_bytes;
+};
+enum { ROOM_BYTES = 1 << 28, ROOM_ALIGNMENT = 256, ROOM_ZONE = 256, ZONE_BYTE = 0xA5 };
+
 struct op_tester {
     struct device *devices[TEAMS]; /* with one thread, with several */
     struct device_lane *lanes[TEAMS];
     struct string_heap *strings;
     struct weights_cache *weights;
     struct error error;
+    unsigned teams;          /* a device that computes elsewhere has one */
+    struct device_room room; /* of such a device */
+    unsigned kernel_runs, left_to_host;
 };
 
 /* One test being run: operands of the plan, their PLAIN data, and what must come out. */
@@ -179,6 +191,79 @@ static void *take(size_t bytes)
     return data;
 }
 
+/* ---- memory of the device ---- */
+
+static void room_open(struct op_tester *tester)
+{
+    struct mem_source *source = tester->devices[0]->memory;
+    void *base;
+
+    if (source->ops->reserve(source, ROOM_BYTES, &base) != STATUS_OK)
+        fail_msg("no addresses on the device");
+    tester->room = (struct device_room){.base = base};
+}
+
+static void room_close(struct op_tester *tester)
+{
+    struct mem_source *source = tester->devices[0]->memory;
+
+    source->ops->release(source, tester->room.base, ROOM_BYTES);
+}
+
+/* Everything of a run goes: the next one finds memory that nobody has written. */
+static void room_clear(struct op_tester *tester)
+{
+    struct mem_source *source = tester->devices[0]->memory;
+    struct device_room *room = &tester->room;
+
+    if (room->committed_bytes > 0)
+        source->ops->decommit(source, room->base, room->committed_bytes);
+    room->committed_bytes = room->used_bytes = 0;
+}
+
+/* A block of the device, filled from `from` unless that is NULL. */
+static void *room_take(struct op_tester *tester, size_t bytes, const void *from)
+{
+    struct mem_source *source = tester->devices[0]->memory;
+    struct device_room *room = &tester->room;
+    char zone[ROOM_ZONE], *block = room->base + room->used_bytes;
+    size_t after = room->used_bytes + bytes + ROOM_ZONE;
+    size_t wanted = (after + source->page_bytes - 1) / source->page_bytes * source->page_bytes;
+
+    memset(zone, ZONE_BYTE, sizeof(zone));
+    if (wanted > ROOM_BYTES || (wanted > room->committed_bytes &&
+                                source->ops->commit(source, room->base + room->committed_bytes,
+                                                    wanted - room->committed_bytes) != STATUS_OK))
+        fail_msg("no memory on the device");
+    room->committed_bytes = wanted > room->committed_bytes ? wanted : room->committed_bytes;
+    room->used_bytes = (after + ROOM_ALIGNMENT - 1) / ROOM_ALIGNMENT * ROOM_ALIGNMENT;
+    if (from != NULL && bytes > 0)
+        assert_int_equal(tester->devices[0]->ops->copy_in(tester->lanes[0], block, from, bytes),
+                         STATUS_OK);
+    assert_int_equal(
+        tester->devices[0]->ops->copy_in(tester->lanes[0], block + bytes, zone, sizeof(zone)),
+        STATUS_OK);
+    return block;
+}
+
+/* Copies a block back; whether the zone behind it is as it was. */
+static bool room_fetch(struct op_tester *tester, const void *block, size_t bytes, void *to)
+{
+    const struct device_ops *ops = tester->devices[0]->ops;
+    unsigned char zone[ROOM_ZONE];
+
+    if (bytes > 0)
+        assert_int_equal(ops->copy_out(tester->lanes[0], to, block, bytes), STATUS_OK);
+    assert_int_equal(
+        ops->copy_out(tester->lanes[0], zone, (const char *)block + bytes, sizeof(zone)),
+        STATUS_OK);
+    assert_int_equal(ops->lane_wait(tester->lanes[0]), STATUS_OK);
+    for (size_t i = 0; i < sizeof(zone); i++)
+        if (zone[i] != ZONE_BYTE)
+            return false;
+    return true;
+}
+
 /* ---- the tester ---- */
 
 struct op_tester *op_tester_create(const char *device)
@@ -187,7 +272,8 @@ struct op_tester *op_tester_create(const char *device)
 
     assert_non_null(tester);
     tester->strings = string_heap_create();
-    for (int i = 0; i < TEAMS; i++) {
+    tester->teams = 1;
+    for (unsigned i = 0; i < tester->teams; i++) {
         struct device_config config = {.name = device, .lanes = 1, .precision = "default"};
 
         config.threads = i == 0 ? 1 : SEVERAL_THREADS;
@@ -195,13 +281,22 @@ struct op_tester *op_tester_create(const char *device)
             tester->devices[i]->ops->lane_open(tester->devices[i], 0, &tester->lanes[i]) !=
                 STATUS_OK)
             fail_msg("device %s: %s", device, tester->error.text);
+        if (tester->devices[0]->ops->host_memory)
+            tester->teams = TEAMS;
     }
+    if (tester->teams == 1)
+        room_open(tester);
     return tester;
 }
 
 void op_tester_destroy(struct op_tester *tester)
 {
-    for (int i = 0; i < TEAMS; i++) {
+    if (tester->teams == 1) {
+        print_message("%u runs of kernels, %u operators left to the host\n", tester->kernel_runs,
+                      tester->left_to_host);
+        room_close(tester);
+    }
+    for (unsigned i = 0; i < tester->teams; i++) {
         tester->devices[i]->ops->lane_close(tester->lanes[i]);
         device_close(tester->devices[i]);
     }
@@ -287,6 +382,7 @@ struct stage {
     const struct operand *out[OP_TEST_OPERANDS];
     void *in_data[OP_TEST_OPERANDS]; /* owned */
     void *out_data[OP_TEST_OPERANDS];
+    size_t in_bytes[OP_TEST_OPERANDS];
     size_t out_bytes[OP_TEST_OPERANDS];
     struct shape out_shapes[OP_TEST_OPERANDS];
     struct kernel_call call;
@@ -316,8 +412,9 @@ static void stage_init(struct stage *stage, const struct trial *trial, int team)
                                                         &tensor->shape, constant),
                                     .constant = constant ? tensor->data : NULL,
                                     .constant_key = constant ? (void *)(uintptr_t)tensor : NULL};
-        stage->in_data[i] = take(packed_elements(operand->layout, block, &tensor->shape) *
-                                 dtype_bytes(tensor->dtype));
+        stage->in_bytes[i] =
+            packed_elements(operand->layout, block, &tensor->shape) * dtype_bytes(tensor->dtype);
+        stage->in_data[i] = take(stage->in_bytes[i]);
         if (operand->layout == LAYOUT_PLAIN)
             memcpy(stage->in_data[i], tensor->data, tensor_bytes(tensor));
         else
@@ -366,6 +463,59 @@ static const void *run_input(const struct stage *stage, const struct kernel_prep
     return stage->in_data[i];
 }
 
+static enum status enqueue_on_host(const struct stage *stage, struct op_tester *tester,
+                                   const struct kernel *kernel,
+                                   const struct kernel_prepare *prepare, struct kernel_run *run)
+{
+    struct device *device = stage->call.device;
+    void *scratch = take(prepare->scratch_bytes);
+    enum status status;
+
+    (void)tester;
+    run->scratch = scratch;
+    device->ops->lane_enter(run->lane);
+    status = kernel->enqueue(prepare->state, &stage->call, run);
+    if (status == STATUS_OK)
+        status = device->ops->lane_wait(run->lane);
+    free(scratch);
+    return status;
+}
+
+/* Operands go to the device and results come back. */
+static enum status enqueue_on_device(const struct stage *stage, struct op_tester *tester,
+                                     const struct kernel *kernel,
+                                     const struct kernel_prepare *prepare, struct kernel_run *run)
+{
+    const struct device_ops *ops = stage->call.device->ops;
+    const void *in[OP_TEST_OPERANDS] = {NULL}, *const *host_in = run->in;
+    void *out[OP_TEST_OPERANDS] = {NULL};
+    bool intact = true;
+    enum status status;
+
+    ops->lane_enter(run->lane);
+    for (size_t i = 0; i < stage->call.outputs; i++)
+        if (stage->out[i] != NULL)
+            out[i] = room_take(tester, stage->out_bytes[i], stage->out_data[i]);
+    for (size_t i = 0; i < stage->call.inputs; i++)
+        if (host_in[i] != NULL && host_in[i] == stage->out_data[0])
+            in[i] = out[0];
+        else if (host_in[i] != NULL)
+            in[i] = room_take(tester, stage->in_bytes[i], host_in[i]);
+    run->in = in;
+    run->out = out;
+    run->scratch = room_take(tester, prepare->scratch_bytes, NULL);
+    status = kernel->enqueue(prepare->state, &stage->call, run);
+    if (status == STATUS_OK)
+        status = ops->lane_wait(run->lane);
+    for (size_t i = 0; status == STATUS_OK && i < stage->call.outputs; i++)
+        if (out[i] != NULL)
+            intact = room_fetch(tester, out[i], stage->out_bytes[i], stage->out_data[i]) && intact;
+    room_clear(tester);
+    if (!intact)
+        fail_msg("%s of %s wrote behind its output", kernel->name, stage->call.op->name);
+    return status;
+}
+
 /* Prepares and runs; outputs are left in stage->out_data.  A library's reference code is refused.
  */
 static enum status stage_run(struct stage *stage, struct op_tester *tester,
@@ -379,7 +529,6 @@ static enum status stage_run(struct stage *stage, struct op_tester *tester,
                              .out_shapes = stage->out_shapes,
                              .strings = tester->strings};
     enum status status = STATUS_OK;
-    void *scratch;
 
     if (kernel->prepare != NULL)
         status = kernel->prepare(&prepare, err);
@@ -395,13 +544,10 @@ static enum status stage_run(struct stage *stage, struct op_tester *tester,
         memcpy(stage->out_data[0], stage->in_data[0], stage->out_bytes[0]);
         in[0] = stage->out_data[0];
     }
-    scratch = take(prepare.scratch_bytes);
-    run.scratch = scratch;
-    tester->devices[team]->ops->lane_enter(tester->lanes[team]);
-    status = kernel->enqueue(prepare.state, &stage->call, &run);
-    if (status == STATUS_OK)
-        status = tester->devices[team]->ops->lane_wait(tester->lanes[team]);
-    free(scratch);
+    if (tester->devices[team]->ops->host_memory)
+        status = enqueue_on_host(stage, tester, kernel, &prepare, &run);
+    else
+        status = enqueue_on_device(stage, tester, kernel, &prepare, &run);
     if (kernel->release != NULL)
         kernel->release(prepare.state);
     return status;
@@ -701,7 +847,8 @@ static bool try_kernel(struct trial *trial)
     if (stage_run(&stage, trial->tester, trial->kernel, 0, APART, &err) != STATUS_OK)
         failed(trial, err.text[0] != '\0' ? err.text : "enqueue failed");
     check_outputs(trial, &stage, trial->tester->devices[0]->channel_block);
-    expect_same_bits(trial, &stage, 1, APART, "several threads give other bits than one");
+    if (trial->tester->teams > 1)
+        expect_same_bits(trial, &stage, 1, APART, "several threads give other bits than one");
     if (trial->test->rows && trial->out[0].shape.rank > 0 && trial->out[0].shape.dims[0] > 1)
         expect_same_row(trial, &stage);
     in_place = (trial->kernel->flags & KERNEL_IN_PLACE) != 0 && stage.in[0] != NULL &&
@@ -752,15 +899,28 @@ static unsigned try_all(struct trial *trial)
     return ran;
 }
 
+/* Said, so that it is seen what a device does not compute. */
+static void leave_to_host(const struct trial *trial)
+{
+    trial->tester->left_to_host++;
+    print_message("left to the host: %s of %s: %s\n", trial->test->op,
+                  dtype_name(trial->test->in[0].dtype), trial->tester->error.text);
+}
+
 void op_test_run(struct op_tester *tester, const struct op_test *test)
 {
     _Alignas(16) char attrs[ATTRS_MAX_BYTES];
     struct trial trial;
+    unsigned ran;
 
     if (trial_init(&trial, tester, test, attrs, &tester->error) != STATUS_OK)
         fail_msg("%s: %s", test->op, tester->error.text);
     expect(&trial);
-    if (try_all(&trial) == 0 && !test->any_kernel)
+    ran = try_all(&trial);
+    tester->kernel_runs += ran;
+    if (ran == 0 && tester->devices[0]->host != NULL)
+        leave_to_host(&trial);
+    else if (ran == 0 && !test->any_kernel)
         fail_msg("%s of %s: every kernel refuses: %s", test->op, dtype_name(test->in[0].dtype),
                  tester->error.text);
     trial_deinit(&trial);

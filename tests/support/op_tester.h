@@ -7,13 +7,19 @@
  *
  * For each kernel and each layout that it takes, the operands are packed (padding zero), the kernel
  * runs, the padding of the results must be zero, and they are unpacked and compared.  One thread
- * and several must give the same bits, in place and apart likewise.  A failure prints the state of
+ * and several must give the same bits, in place and apart likewise.  On a device with memory of its
+ * own operands are copied there and back, and what every kernel refuses is left to the host.  A failure prints the state of
  * the random generator; OP_TEST_SEED=0x… replays it.
  */
 #ifndef SUPPORT_OP_TESTER_H
 #define SUPPORT_OP_TESTER_H
 
 #include "device/kernel.h"
+
+/* What the tests of kernels run on; they are compiled for other devices, too. */
+#ifndef OP_TEST_DEVICE
+#define OP_TEST_DEVICE "cpu"
+#endif
 
 struct op_tester;
 

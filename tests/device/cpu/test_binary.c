@@ -366,7 +366,7 @@ static void strings_are_compared_by_their_bytes(void **state)
 static int setup(void **state)
 {
     device_register(&device_cpu_ops);
-    *state = op_tester_create("cpu");
+    *state = op_tester_create(OP_TEST_DEVICE);
     return 0;
 }
 

@@ -112,7 +112,7 @@ static void skip_is_added_before_normalising(void **state)
 static int setup(void **state)
 {
     device_register(&device_cpu_ops);
-    *state = op_tester_create("cpu");
+    *state = op_tester_create(OP_TEST_DEVICE);
     return 0;
 }
 

@@ -342,7 +342,7 @@ static void mean_and_variance_go_over_all_but_channels(void **state)
 static int setup(void **state)
 {
     device_register(&device_cpu_ops);
-    *state = op_tester_create("cpu");
+    *state = op_tester_create(OP_TEST_DEVICE);
     return 0;
 }
 

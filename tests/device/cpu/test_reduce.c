@@ -317,7 +317,7 @@ static void running_sums_go_both_ways(void **state)
 static int setup(void **state)
 {
     device_register(&device_cpu_ops);
-    *state = op_tester_create("cpu");
+    *state = op_tester_create(OP_TEST_DEVICE);
     return 0;
 }
 

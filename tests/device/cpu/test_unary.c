@@ -262,7 +262,7 @@ static void types_outside_the_operator_are_refused(void **state)
 static int setup(void **state)
 {
     device_register(&device_cpu_ops);
-    *state = op_tester_create("cpu");
+    *state = op_tester_create(OP_TEST_DEVICE);
     return 0;
 }
 
