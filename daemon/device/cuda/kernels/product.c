@@ -7,6 +7,7 @@
 #include "device/cuda/kernels/axes.h"
 #include "device/cuda/kernels/pointwise_plan.h"
 #include "device/cuda/kernels/rows.h"
+#include "device/cuda/kernels/window_plan.h"
 #include "ops/conv.h"
 #include "ops/gemm.h"
 #include "ops/matmul.h"
@@ -193,58 +194,11 @@ const struct kernel kernel_gemm_product = {
 
 /* ---- convolutions ---- */
 
-static struct divisor divisor_of(int64_t by)
-{
-    struct divisor divisor = {.by = (uint32_t)by};
-
-    while (UINT64_C(1) << divisor.shift < (uint64_t)by)
-        divisor.shift++;
-    if (by > 0)
-        divisor.multiplier =
-            (uint32_t)((UINT64_C(1) << 32) * ((UINT64_C(1) << divisor.shift) - (uint64_t)by) /
-                           (uint64_t)by +
-                       1);
-    return divisor;
-}
-
-/* Spatial dimensions are the last ones; those that lack come first, with length 1. */
-static void set_window(struct product *product, const struct window *window,
-                       const struct operand *x)
-{
-    struct product_window *w = &product->window;
-    int64_t strides[SHAPE_MAX_RANK];
-    size_t missing = PRODUCT_WINDOW - window->spatial;
-
-    operand_strides(x, strides);
-    w->channel_step = strides[1];
-    for (size_t i = 0; i < PRODUCT_WINDOW; i++) {
-        bool is_there = i >= missing;
-        size_t k = is_there ? i - missing : 0;
-
-        w->out[i] = divisor_of(is_there ? window->out[k] : 1);
-        w->kernel[i] = divisor_of(is_there ? window->kernel[k] : 1);
-        w->in[i] = is_there ? (int32_t)window->in[k] : 1;
-        w->stride[i] = is_there ? (int32_t)window->stride[k] : 1;
-        w->dilation[i] = is_there ? (int32_t)window->dilation[k] : 1;
-        w->pad[i] = is_there ? (int32_t)window->pad_begin[k] : 0;
-        w->step[i] = is_there ? strides[k + 2] : 0;
-    }
-}
-
-static int64_t product_of(const int64_t *dims, size_t count)
-{
-    int64_t product = 1;
-
-    for (size_t i = 0; i < count; i++)
-        product *= dims[i];
-    return product;
-}
-
 static void set_conv(struct product *product, const struct kernel_call *call,
                      const struct conv_geometry *g, bool transposed)
 {
     int64_t in = g->in_channels / g->groups, out = g->out_channels / g->groups;
-    int64_t taps = product_of(g->window.kernel, g->window.spatial);
+    int64_t taps = window_cells(g->window.kernel, g->window.spatial);
     int64_t x[SHAPE_MAX_RANK], y[SHAPE_MAX_RANK];
     struct axes axes = {.operands = 4};
 
@@ -253,10 +207,10 @@ static void set_conv(struct product *product, const struct kernel_call *call,
     axes_add(&axes, g->batch, (const int64_t[]){y[0], 0, x[0], 0});
     axes_add(&axes, g->groups, (const int64_t[]){y[1] * out, in * out * taps, x[1] * in, out});
     set_batch(product, &axes);
-    set_window(product, &g->window, call->in[CONV_X]);
+    window_walk_make(&product->window, &g->window, call->in[CONV_X]);
     product->kind = transposed ? PRODUCT_CONV_TRANSPOSED : PRODUCT_CONV;
     product->m = out;
-    product->n = product_of(g->window.out, g->window.spatial);
+    product->n = window_cells(g->window.out, g->window.spatial);
     product->k = in * taps;
     product->taps = divisor_of(taps);
     product->out_m = y[1];

@@ -6,42 +6,21 @@
 #include "device/cuda/kernels/pointwise.h"
 #include "device/cuda/kernels/product.h"
 #include "device/cuda/kernels/walk.cuh"
+#include "device/cuda/kernels/window.cuh"
 
 enum { SIDE = 64, DEPTH = 16, CELL = 4, LOADS = SIDE * DEPTH / BLOCK_THREADS, FEW_ROWS = 8 };
 
-__device__ static inline uint32_t divide(const struct divisor &divisor, uint32_t n, uint32_t *rest)
-{
-    const uint32_t quotient = (__umulhi(n, divisor.multiplier) + n) >> divisor.shift;
-
-    *rest = n - quotient * divisor.by;
-    return quotient;
-}
-
-/* Place (or tap) `index` as one number a dimension. */
-__device__ static inline void spread(const struct divisor (&dims)[PRODUCT_WINDOW], uint32_t index,
-                                     int32_t (&at)[PRODUCT_WINDOW])
-{
-    uint32_t rest;
-
-#pragma unroll
-    for (int i = PRODUCT_WINDOW - 1; i > 0; i--) {
-        index = divide(dims[i], index, &rest);
-        at[i] = (int32_t)rest;
-    }
-    at[0] = (int32_t)index;
-}
-
 /* Where the input cell under tap `tap` at place `place` lies; -1: outside. */
 __device__ static inline int64_t cell_offset(const struct product &p,
-                                             const int32_t (&place)[PRODUCT_WINDOW], uint32_t tap)
+                                             const int32_t (&place)[WINDOW_AXES], uint32_t tap)
 {
-    const struct product_window &w = p.window;
-    int32_t taps[PRODUCT_WINDOW];
+    const struct window_walk &w = p.window;
+    int32_t taps[WINDOW_AXES];
     int64_t offset = 0;
 
     spread(w.kernel, tap, taps);
 #pragma unroll
-    for (int i = 0; i < PRODUCT_WINDOW; i++) {
+    for (int i = 0; i < WINDOW_AXES; i++) {
         int32_t at;
 
         if (p.kind == PRODUCT_CONV) {
@@ -75,7 +54,7 @@ __device__ static inline T load_a(const struct product &p, int64_t base, int64_t
 
 template <class T>
 __device__ static inline T load_b(const struct product &p, int64_t base, int64_t k, int64_t n,
-                                  const int32_t (&place)[PRODUCT_WINDOW])
+                                  const int32_t (&place)[WINDOW_AXES])
 {
     if (k >= p.k || n >= p.n)
         return (T)0;
@@ -146,7 +125,7 @@ __device__ static inline struct bases bases_of(const struct product &p, int64_t 
 template <class T>
 __device__ static inline void
 load_tiles(const struct product &p, const struct bases &bases, int64_t m, int64_t n, int64_t k,
-           const int32_t (&place)[PRODUCT_WINDOW], T (&a)[DEPTH][SIDE + 1], T (&b)[DEPTH][SIDE + 1])
+           const int32_t (&place)[WINDOW_AXES], T (&a)[DEPTH][SIDE + 1], T (&b)[DEPTH][SIDE + 1])
 {
     const bool a_by_rows = p.a_m == 1 && p.kind == PRODUCT_MATRIX;
     const bool b_by_depth = p.b_n != 1 && p.kind == PRODUCT_MATRIX;
@@ -176,7 +155,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     for (int64_t t = blockIdx.x; t < p.batch.count * tiles; t += gridDim.x) {
         const struct bases bases = bases_of(p, t / tiles);
         const int64_t m = t % tiles / column_tiles * SIDE, n = t % tiles % column_tiles * SIDE;
-        int32_t place[PRODUCT_WINDOW] = {0, 0, 0};
+        int32_t place[WINDOW_AXES] = {0, 0, 0};
         T sums[CELL][CELL];
 
         if (p.kind != PRODUCT_MATRIX) /* a thread loads of one column only */
@@ -222,7 +201,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
         const struct bases bases = bases_of(p, i / (p.m * p.n));
         const int64_t m = rows_first ? inner % p.m : inner / p.n;
         const int64_t n = rows_first ? inner / p.m : inner % p.n;
-        int32_t place[PRODUCT_WINDOW] = {0, 0, 0};
+        int32_t place[WINDOW_AXES] = {0, 0, 0};
         T sum = 0;
 
         if (p.kind != PRODUCT_MATRIX)

@@ -13,26 +13,7 @@
 #include <stdint.h>
 
 #include "device/cuda/kernels/walk.h"
-
-/* Division by a number that is known when the plan is made; of n < 2^31. */
-struct divisor {
-    uint32_t by, multiplier, shift;
-};
-
-enum { PRODUCT_WINDOW = 3 };
-
-/* How places and taps meet the input of a convolution; leading dimensions are 1 where there are
- * fewer than three. */
-struct product_window {
-    struct divisor out[PRODUCT_WINDOW]; /* of places */
-    struct divisor kernel[PRODUCT_WINDOW];
-    int32_t in[PRODUCT_WINDOW];
-    int32_t stride[PRODUCT_WINDOW];
-    int32_t dilation[PRODUCT_WINDOW];
-    int32_t pad[PRODUCT_WINDOW];
-    int64_t step[PRODUCT_WINDOW]; /* elements of the input from cell to cell */
-    int64_t channel_step;
-};
+#include "device/cuda/kernels/window.h"
 
 enum product_kind { PRODUCT_MATRIX, PRODUCT_CONV, PRODUCT_CONV_TRANSPOSED };
 
@@ -46,7 +27,7 @@ struct product {
     int64_t b_k, b_n;     /* matrices */
     int64_t bias_m, bias_n;
     struct divisor taps; /* of k: channel and tap */
-    struct product_window window;
+    struct window_walk window;
     uint32_t kind;
     uint32_t type;  /* enum pointwise_type */
     uint32_t dtype; /* of all operands */
