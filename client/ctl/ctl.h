@@ -7,6 +7,7 @@
  *   summary.c   memory --summary, --stats
  *   snapshot.c  memory --snapshot; pickle.c writes pickles
  *   watch.c     memory --watch; chart.c draws
+ *   tune.c      tune; advise.c decides
  *   infer.c     infer
  *   bench.c     bench
  *   message.c   calls and their answers
@@ -121,6 +122,7 @@ int verb_unload(struct ctl *ctl);
 int verb_memory(struct ctl *ctl);
 int verb_empty_cache(struct ctl *ctl);
 int verb_plan(struct ctl *ctl);
+int verb_tune(struct ctl *ctl);
 int verb_stats(struct ctl *ctl);
 int verb_config(struct ctl *ctl);
 int verb_reload(struct ctl *ctl);

@@ -30,6 +30,7 @@ static const struct verb {
     {"wake", verb_wake, "MODEL|--all", "bring models back before somebody asks"},
     {"make-room", verb_make_room, "BYTES [--within TIME] [--hold TIME]",
      "give memory back for another program: 4G --within 500ms --hold 30s"},
+    {"tune", verb_tune, "", "proposals for the configuration, out of what was counted"},
     {"plan", verb_plan, "MODEL [--batch N]", "steps, kernels, bytes, the peak"},
     {"stats", verb_stats, "[MODEL]", "counts and times"},
     {"config", verb_config, "show | check [FILE]", "values in force and where they come from"},

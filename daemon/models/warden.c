@@ -387,6 +387,7 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     view.idle_after_us = config->idle_after_us;
     view.idle_decay_us = config->idle_decay_us;
     view.floor_bytes = config->floor_bytes;
+    view.headroom_bytes = config->headroom_bytes;
     view.transitions_total = warden->governor.transitions_total;
     for (size_t i = 0; i < sizeof(view.level_entries) / sizeof(view.level_entries[0]); i++)
         view.level_entries[i] = warden->governor.level_entries[i];

@@ -30,6 +30,7 @@ struct warden_view { /* for `sluicectl memory` and metrics */
     int64_t last_batch_us;                          /* clock time; now while one runs */
     int64_t idle_after_us, idle_decay_us;           /* of the configuration */
     uint64_t floor_bytes;                           /* Floor= */
+    uint64_t headroom_bytes;                        /* Headroom= */
     uint64_t external_bytes;      /* of the device, neither free nor in the ledger: others' */
     double stall_share;           /* of the last second, in which a batch waited for memory */
     int64_t stall_us_total;       /* all such time */

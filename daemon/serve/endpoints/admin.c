@@ -82,8 +82,12 @@ static void add_model(void *arg, const struct model_info *info, struct model *mo
                             (json_int_t)info->resident_bytes, "load_us", (json_int_t)info->load_us,
                             "inference_count", rows, "execution_count", batches);
 
-    if (model != NULL)
+    if (model != NULL) {
         admin_add_residency(row, &info->residency);
+        (void)json_object_set_new(row, "max_batch_size", json_integer(model_max_batch_size(model)));
+        (void)json_object_set_new(
+            row, "plan_bytes", json_integer((json_int_t)network_plan_bytes(model_network(model))));
+    }
     (void)json_array_append_new(arg, row);
 }
 

@@ -81,6 +81,11 @@ void run_admin_memory(struct call *call)
     if (document != NULL && governor != NULL) {
         (void)json_object_update(document, governor);
         (void)json_object_set_new(document, "pressure", describe_pressure(&view));
+        (void)json_object_set_new(document, "headroom_bytes",
+                                  json_integer(INT(view.headroom_bytes)));
+        (void)json_object_set_new(document, "floor_bytes", json_integer(INT(view.floor_bytes)));
+        (void)json_object_set_new(document, "cores",
+                                  json_integer(INT(sysconf(_SC_NPROCESSORS_ONLN))));
     }
     json_decref(governor);
     admin_reply(call, document);
