@@ -11,6 +11,7 @@
  *   infer.c     infer
  *   bench.c     bench
  *   message.c   calls and their answers
+ *   json.c      members of answers
  *   print.c     bytes, times and tables for people
  *   npy.c       .npy files
  */

@@ -20,32 +20,35 @@ static void print_line(FILE *to, char c)
     (void)fputs("|\n", to);
 }
 
-/* As torch's _format_size: whole numbers, the next unit from 768 on. */
-static void print_size(FILE *to, uint64_t bytes)
+/* As torch's _format_size: whole numbers in the unit of `like`, the next unit from 768 on. */
+static void print_size(FILE *to, uint64_t bytes, uint64_t like)
 {
     static const char *const units[] = {"B  ", "KiB", "MiB", "GiB", "TiB", "PiB"};
     size_t unit = 0;
 
-    for (; bytes >= 768 * 1024 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++)
+    for (; like >= 768 * 1024 && unit + 1 < sizeof(units) / sizeof(units[0]); unit++) {
         bytes /= 1024;
+        like /= 1024;
+    }
     (void)fprintf(to, " %6" PRIu64 " %s |", bytes, units[unit]);
 }
 
-static void print_row(FILE *to, const char *title, const json_t *stat)
+static void print_row(FILE *to, const char *title, const json_t *stat, const json_t *all)
 {
     (void)fprintf(to, "| %-21s |", title);
     for (size_t i = 0; i < COUNTERS; i++)
-        print_size(to, json_number(stat, counters[i]));
+        print_size(to, json_number(stat, counters[i]), json_number(all, counters[i]));
     (void)putc('\n', to);
 }
 
 static void print_measure(FILE *to, const char *title, const json_t *pools)
 {
+    const json_t *all = json_object_get(pools, "all");
     const char *pool;
     json_t *stat;
 
     print_line(to, '-');
-    print_row(to, title, json_object_get(pools, "all"));
+    print_row(to, title, all, all);
     json_object_foreach((json_t *)pools, pool, stat)
     {
         char text[TEXT_ROOM];
@@ -53,7 +56,7 @@ static void print_measure(FILE *to, const char *title, const json_t *pools)
         if (strcmp(pool, "all") == 0)
             continue;
         (void)snprintf(text, sizeof(text), "      from %s", pool);
-        print_row(to, text, stat);
+        print_row(to, text, stat, all);
     }
 }
 
