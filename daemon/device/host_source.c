@@ -115,13 +115,26 @@ bool host_own_cgroup(char *path, size_t room)
     return found;
 }
 
+/* memory.max, or memory.high where that is less: beyond it the kernel makes us wait.  UINT64_MAX:
+ * no limit. */
+static uint64_t cgroup_limit(const char *folder)
+{
+    char path[2304];
+    uint64_t max = UINT64_MAX, high = UINT64_MAX;
+
+    snprintf(path, sizeof(path), "%s/memory.max", folder);
+    (void)read_number(path, &max);
+    snprintf(path, sizeof(path), "%s/memory.high", folder);
+    (void)read_number(path, &high);
+    return high < max ? high : max;
+}
+
 static void limit_by_cgroup(const char *folder, uint64_t *free_bytes, uint64_t *total_bytes)
 {
     char path[2304];
-    uint64_t max, current, reclaimable = 0, left;
+    uint64_t max = cgroup_limit(folder), current, reclaimable = 0, left;
 
-    snprintf(path, sizeof(path), "%s/memory.max", folder);
-    if (!read_number(path, &max))
+    if (max == UINT64_MAX)
         return;
     snprintf(path, sizeof(path), "%s/memory.current", folder);
     if (!read_number(path, &current))

@@ -23,6 +23,7 @@
 #include "lifecycle/advice.h"
 #include "lifecycle/budget.h"
 #include "lifecycle/notify.h"
+#include "lifecycle/pressure.h"
 #include "lifecycle/sockets.h"
 #include "observe/log.h"
 #include "serve/server.h"
@@ -55,6 +56,7 @@ struct daemon {
     struct warden *warden;
     struct repository *repository;
     struct server *server;
+    struct pressure *pressure;
 
     struct event *terminate, *interrupt, *hangup;
     struct event *settle, *govern, *watchdog, *status, *drain_limit;
@@ -130,7 +132,17 @@ static void on_govern(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
+    if (daemon->pressure != NULL && pressure_poll(daemon->pressure))
+        warden_system_presses(daemon->warden);
     arm(daemon->govern, warden_tick(daemon->warden, now_us) - now_us);
+}
+
+static void on_pressure(void *arg)
+{
+    struct daemon *daemon = arg;
+
+    warden_system_presses(daemon->warden);
+    arm(daemon->govern, 0);
 }
 
 /* A batch waits for memory: the governor need not wait for its tick.  Any thread. */
@@ -465,6 +477,8 @@ static enum status start_events(struct daemon *daemon, struct error *err)
         if (*events[i] == NULL)
             return error_set(err, STATUS_NO_MEMORY, "no memory for events");
     }
+    if (pressure_create(base, on_pressure, daemon, &daemon->pressure) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to watch memory pressure");
     if (event_add(daemon->terminate, NULL) != 0 || event_add(daemon->interrupt, NULL) != 0 ||
         event_add(daemon->hangup, NULL) != 0)
         return error_set(err, STATUS_IO, "cannot watch signals: %s", strerror(errno));
@@ -512,6 +526,7 @@ static void stop(struct daemon *daemon)
 {
     signal(SIGALRM, on_alarm);
     alarm(STOP_SECONDS);
+    pressure_destroy(daemon->pressure);
     free_event(daemon->drain_limit);
     free_event(daemon->status);
     free_event(daemon->watchdog);

@@ -158,7 +158,8 @@ static uint64_t taken_bytes(const struct warden *warden)
 }
 
 /* Lock held. */
-static struct govern_input sample(struct warden *warden, int64_t now_us, uint64_t evictable)
+static struct govern_input sample(struct warden *warden, int64_t now_us, uint64_t evictable,
+                                  bool presses)
 {
     struct govern_input input = {.now_us = now_us, .evictable_bytes = evictable};
     struct batch_pressure pressure;
@@ -185,8 +186,8 @@ static struct govern_input sample(struct warden *warden, int64_t now_us, uint64_
     input.refused = seen.refused - warden->seen.refused;
     input.admitted = seen.admitted - warden->seen.admitted;
     input.regrown_bytes = seen.taken_bytes - warden->seen.taken_bytes;
-    input.system_presses = atomic_exchange(&warden->presses, 0) > 0;
-    warden->presses_total += input.system_presses;
+    input.system_presses = presses && warden->device->ops->host_memory;
+    warden->presses_total += presses;
     warden->seen = seen;
     return input;
 }
@@ -248,6 +249,7 @@ static void evict(struct warden *warden, uint64_t bytes, int64_t now_us)
 int64_t warden_tick(struct warden *warden, int64_t now_us)
 {
     uint64_t evictable = warden->evictable != NULL ? warden->evictable(warden->evict_arg) : 0;
+    bool presses = atomic_exchange(&warden->presses, 0) > 0;
     struct govern_verdict verdict;
     struct govern_input input;
     enum govern_level before;
@@ -255,7 +257,7 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     batcher_set_evictable(warden->batcher, evictable);
     pthread_mutex_lock(&warden->lock);
     end_hold(warden, now_us);
-    input = sample(warden, now_us, evictable);
+    input = sample(warden, now_us, evictable, presses);
     before = warden->governor.level;
     governor_tick(&warden->governor, &input, &verdict);
     warden->verdict = verdict;
@@ -268,8 +270,10 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     pthread_mutex_unlock(&warden->lock);
     atomic_store_explicit(&warden->may_load, verdict.may_load, memory_order_relaxed);
     evict(warden, verdict.evict_bytes, now_us);
-    if (input.system_presses)
-        host_trim(); /* what the allocator keeps is the system's too */
+    if (presses) { /* what is kept beside the device is the system's too */
+        (void)host_pool_trim(warden->host_pool, 0);
+        host_trim();
+    }
     return verdict.next_tick_us;
 }
 

@@ -147,6 +147,23 @@ static void idleness_ends_with_nothing_cached(void **state)
     assert_true(view.empty_cache_by[1] > 0);
 }
 
+static void the_systems_word_is_heard_at_the_next_tick(void **state)
+{
+    int64_t now_us = clock_now_us();
+    struct warden_view view;
+
+    (void)state;
+    (void)cached_after_a_batch();
+    (void)warden_tick(warden, now_us);
+    warden_system_presses(warden);
+    (void)warden_tick(warden, now_us + 1000);
+    warden_settle(warden);
+    warden_read(warden, &view);
+    assert_int_equal(view.level, LEVEL_RECLAIM);
+    assert_int_equal(view.ledger.cached_bytes, 0);
+    assert_int_equal(view.system_presses_total, 1);
+}
+
 static uint64_t asked_bytes, idle_bytes;
 static unsigned asked_times;
 
@@ -210,6 +227,7 @@ int main(void)
         TEST(empty_cache_gives_back_what_lanes_cache),
         TEST(a_crossed_mark_empties_the_cache),
         TEST(idleness_ends_with_nothing_cached),
+        TEST(the_systems_word_is_heard_at_the_next_tick),
         TEST(idle_models_are_asked_for_what_is_over_the_critical_mark),
         TEST(the_view_states_marks_in_bytes),
     };
