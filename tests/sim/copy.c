@@ -37,6 +37,17 @@ static const char *direction_fault(const struct copy_work *copy)
     return "direction is none that exists";
 }
 
+/* Whether memory that is mapped now ends before the range does. */
+static bool overruns(const void *pointer, size_t bytes)
+{
+    struct span span;
+
+    exec_lock();
+    bool mapped = span_find((uintptr_t)pointer, &span);
+    exec_unlock();
+    return mapped && (uintptr_t)pointer + bytes > span.high;
+}
+
 static cudaError_t put_copy(const char *call, const struct copy_work *copy, cudaStream_t handle)
 {
     struct CUstream_st *stream = stream_of(handle, call);
@@ -49,6 +60,13 @@ static cudaError_t put_copy(const char *call, const struct copy_work *copy, cuda
     if (fault != NULL) {
         finding("%s of %zu bytes from %p to %p: %s", call, copy->width * copy->height, copy->from,
                 copy->to, fault);
+        return cudaErrorInvalidValue;
+    }
+    size_t to_bytes = (copy->height - 1) * copy->to_pitch + copy->width;
+    size_t from_bytes = (copy->height - 1) * copy->from_pitch + copy->width;
+    if (overruns(copy->to, to_bytes) || overruns(copy->from, from_bytes)) {
+        finding("%s of %zu bytes from %p to %p: more than there is", call, to_bytes, copy->from,
+                copy->to);
         return cudaErrorInvalidValue;
     }
     if (copy->to_pitch < copy->width || copy->from_pitch < copy->width)

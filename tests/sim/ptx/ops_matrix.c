@@ -1,0 +1,3 @@
+#include "arms.h"
+
+const struct decoder decode_matrix[] = {{NULL, NULL}};
