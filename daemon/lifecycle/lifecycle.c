@@ -22,9 +22,11 @@
 #include "device/host_source.h"
 #include "lifecycle/advice.h"
 #include "lifecycle/budget.h"
+#include "lifecycle/idle_exit.h"
 #include "lifecycle/notify.h"
 #include "lifecycle/pressure.h"
 #include "lifecycle/sockets.h"
+#include "lifecycle/status_line.h"
 #include "observe/log.h"
 #include "serve/server.h"
 
@@ -58,6 +60,8 @@ struct daemon {
     struct server *server;
     struct pressure *pressure;
 
+    bool is_activated; /* systemd holds the listening sockets */
+    struct idle_exit idle;
     struct event *terminate, *interrupt, *hangup;
     struct event *settle, *govern, *watchdog, *status, *drain_limit;
     int64_t settle_us;
@@ -73,40 +77,9 @@ static const struct config *values(const struct daemon *daemon)
     return config_values(daemon->config);
 }
 
-/* ---- the status line ---- */
-
-struct tally {
-    unsigned ready, loading, failed;
-};
-
-static void count_model(void *arg, const struct model_info *info, struct model *model)
-{
-    struct tally *tally = arg;
-
-    (void)model;
-    tally->ready += info->state == MODEL_READY;
-    tally->loading += info->state == MODEL_LOADING;
-    tally->failed += info->state == MODEL_UNAVAILABLE && info->reason[0] != '\0' &&
-                     strcmp(info->reason, "unloaded") != 0;
-}
-
 static void describe_state(struct daemon *daemon, char *text, size_t room)
 {
-    const double gib = 1 << 30;
-    struct tally tally = {0};
-    struct warden_view view;
-    char failed[32] = "";
-
-    repository_for_each(daemon->repository, count_model, &tally);
-    warden_read(daemon->warden, &view);
-    if (tally.failed > 0)
-        snprintf(failed, sizeof(failed), ", %u failed", tally.failed);
-    if (daemon->phase == PHASE_STARTING)
-        snprintf(text, room, "Loading models (%u ready%s)", tally.ready, failed);
-    else
-        snprintf(text, room, "Serving %u models%s | memory %.1f of %.1f GiB | level %s",
-                 tally.ready, failed, (double)view.ledger.reserved_bytes / gib,
-                 (double)view.ledger.budget_bytes / gib, govern_level_name(view.level));
+    status_line(daemon->repository, daemon->warden, daemon->phase == PHASE_STARTING, text, room);
 }
 
 /* ---- timers ---- */
@@ -205,6 +178,24 @@ static void look_at_device(struct daemon *daemon)
     drain(daemon);
 }
 
+/* systemd keeps the sockets: a connection that comes while we leave waits there and starts the next
+ * daemon.  Nothing is accepted between this look and the closing of our descriptors. */
+static void look_whether_idle(struct daemon *daemon)
+{
+    int64_t after_us = values(daemon)->server.exit_idle;
+    struct server_use use;
+
+    if (!daemon->is_activated || daemon->phase != PHASE_RUNNING)
+        return;
+    server_read_use(daemon->server, &use);
+    if (!idle_exit_is_due(&daemon->idle, &use, after_us, clock_now_us()) ||
+        !repository_is_settled(daemon->repository))
+        return;
+    log_info("nobody came for %.0f s (ExitIdle=), leaving until the next connection",
+             (double)after_us / 1e6);
+    drain(daemon);
+}
+
 static void on_status(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *daemon = arg;
@@ -223,6 +214,7 @@ static void on_status(evutil_socket_t fd, short what, void *arg)
                                                                 .budget = &daemon->budget,
                                                                 .repository = daemon->repository,
                                                                 .ledger = daemon->ledger});
+    look_whether_idle(daemon);
     arm(daemon->status, STATUS_PERIOD_US);
 }
 
@@ -452,6 +444,9 @@ static enum status start_server(struct daemon *daemon, struct error *err)
 
     if (status != STATUS_OK)
         return error_set(err, status, "cannot take the sockets that systemd passed");
+    daemon->is_activated = sockets.count > 0;
+    if (!daemon->is_activated && values(daemon)->server.exit_idle > 0)
+        log_warn("ExitIdle= is for daemons that systemd starts on a connection, ignoring");
     wanted.activated = sockets.count;
     wanted.activated_fds = sockets.fds;
     status = server_create(&wanted, &daemon->server, err);

@@ -148,6 +148,7 @@ void connection_open(struct server *server, int fd, enum listener_role role, boo
     list_append(&server->connections, &connection->link);
     server->connection_count++;
     server->role_connections[role]++;
+    server->accepted_total += role == ROLE_GRPC || role == ROLE_HTTP;
     if (is_unix) /* of a Unix socket only the sender's buffer counts */
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
     else

@@ -37,7 +37,7 @@ struct infer_message {
     uint64_t priority;
     int64_t timeout_us;
     bool has_keep_alive;
-    int64_t keep_alive_us; /* CLOCK_NEVER: for ever */
+    int64_t keep_alive_us;        /* CLOCK_NEVER: for ever */
     bool is_raw;                  /* REST: the body is the one input, of no told type and shape */
     bool binary_data_output;      /* REST: for outputs that do not say */
     struct infer_output *by_port; /* what to do with each of the model's outputs */

@@ -58,6 +58,7 @@ struct server {
     struct list dirty;  /* connections to settle at the end of this turn */
     unsigned connection_count;
     unsigned role_connections[ROLE_COUNT];
+    uint64_t accepted_total; /* for inference */
     bool listeners_paused;
 
     struct event turn_event; /* active while the end of this turn is due */

@@ -444,6 +444,14 @@ void server_drain(struct server *server, void (*drained)(void *arg), void *arg)
         tell_connections(server, true);
 }
 
+void server_read_use(const struct server *server, struct server_use *out_use)
+{
+    *out_use = (struct server_use){.connections = server->role_connections[ROLE_GRPC] +
+                                                  server->role_connections[ROLE_HTTP],
+                                   .busy = server->busy,
+                                   .accepted_total = server->accepted_total};
+}
+
 size_t server_busy(const struct server *server)
 {
     return server->busy;

@@ -54,6 +54,13 @@ void server_configure(struct server *server, const struct config *config); /* LI
 void server_drain(struct server *server, void (*drained)(void *arg), void *arg);
 /* Bytes of the host pool that a request of so many bytes needs while it is received and runs. */
 uint64_t server_request_charge(uint64_t bytes);
+/* Who uses the server now. */
+struct server_use {
+    unsigned connections;    /* for inference: gRPC and REST */
+    size_t busy;             /* calls that run or wait, of any kind */
+    uint64_t accepted_total; /* connections for inference since the start */
+};
+void server_read_use(const struct server *server, struct server_use *out_use);
 /* Requests in flight. */
 size_t server_busy(const struct server *server);
 

@@ -4,6 +4,7 @@ Standard library only.  Every test has a folder, sockets and a notify socket of 
 """
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -99,10 +100,19 @@ class ProcessTest(unittest.TestCase):
             daemon.close()
         self.folder.cleanup()
 
-    def start(self, **options):
-        daemon = Daemon(self.folder.name, **options)
+    def start(self, name="", **options):
+        folder = os.path.join(self.folder.name, name)
+        os.makedirs(folder, exist_ok=True)
+        daemon = Daemon(folder, **options)
         self.daemons.append(daemon)
         return daemon
+
+    def wait_until(self, condition, daemon):
+        until = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > until:
+                raise AssertionError(f"it never happened; the log:\n{daemon.text()}")
+            time.sleep(0.001)
 
     def run_once(self, *args, **environment):
         return subprocess.run([SLUICED, *args], capture_output=True, text=True, timeout=PATIENCE,
@@ -176,6 +186,58 @@ class ProcessTest(unittest.TestCase):
         self.assertEqual(daemon.stop(), 0, daemon.text())
         self.assertTrue(os.path.exists(f"{self.folder.name}/passed.sock"))
         listener.close()
+
+    def test_it_leaves_when_nobody_comes_and_the_next_connection_starts_it_again(self):
+        # The test is systemd: it holds the socket, and starts a daemon when somebody connects.
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{self.folder.name}/passed.sock")
+        listener.listen()
+        self.addCleanup(listener.close)
+
+        def connect():
+            client = socket.socket(socket.AF_UNIX)
+            self.addCleanup(client.close)
+            client.settimeout(PATIENCE)
+            client.connect(f"{self.folder.name}/passed.sock")
+            client.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+            return client
+
+        waiting = connect()
+        for number in range(3):
+            self.assertTrue(select.select([listener], [], [], PATIENCE)[0])
+            daemon = self.start(args=("--set", "Server.ExitIdle=1s"), listen=("http", listener),
+                                name=str(number))
+            self.assertIn(b"200 OK", waiting.recv(4096))
+            waiting.close()
+            if number == 2:
+                break
+            # Comes while the daemon is about to go: it is not lost, the next one answers it.
+            self.wait_until(lambda: "nobody came for 1 s" in daemon.text(), daemon)
+            waiting = connect()
+            self.assertEqual(daemon.process.wait(PATIENCE), 0, daemon.text())
+        self.assertEqual(daemon.stop(), 0, daemon.text())
+
+    def test_a_connection_keeps_it_from_leaving(self):
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(f"{self.folder.name}/passed.sock")
+        listener.listen()
+        self.addCleanup(listener.close)
+        daemon = self.start(args=("--set", "Server.ExitIdle=1s"), listen=("http", listener))
+        daemon.wait_for("READY")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE)
+            client.connect(f"{self.folder.name}/passed.sock")
+            for _ in range(4):  # answers for longer than ExitIdle=, and nobody leaves
+                client.sendall(b"GET /v2/health/live HTTP/1.1\r\nHost: x\r\n\r\n")
+                self.assertIn(b"200 OK", client.recv(4096))
+                self.assertFalse(select.select([client], [], [], 0.7)[0])
+        self.assertEqual(daemon.process.wait(PATIENCE), 0, daemon.text())
+
+    def test_exit_idle_is_ignored_without_socket_activation(self):
+        daemon = self.start(args=("--set", "Server.ExitIdle=1s"))
+        daemon.wait_for("READY")
+        self.assertIn("ExitIdle= is for daemons that systemd starts on a connection, ignoring", daemon.text())
+        self.assertEqual(daemon.stop(), 0, daemon.text())
 
     def test_unknown_sockets_are_ignored_with_a_warning(self):
         listener = socket.socket(socket.AF_UNIX)

@@ -1,0 +1,39 @@
+#include "lifecycle/status_line.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct tally {
+    unsigned ready, loading, failed;
+};
+
+static void count_model(void *arg, const struct model_info *info, struct model *model)
+{
+    struct tally *tally = arg;
+
+    (void)model;
+    tally->ready += info->state == MODEL_READY;
+    tally->loading += info->state == MODEL_LOADING;
+    tally->failed += info->state == MODEL_UNAVAILABLE && info->reason[0] != '\0' &&
+                     strcmp(info->reason, "unloaded") != 0;
+}
+
+void status_line(struct repository *repository, struct warden *warden, bool is_starting, char *text,
+                 size_t room)
+{
+    const double gib = 1 << 30;
+    struct tally tally = {0};
+    struct warden_view view;
+    char failed[32] = "";
+
+    repository_for_each(repository, count_model, &tally);
+    warden_read(warden, &view);
+    if (tally.failed > 0)
+        snprintf(failed, sizeof(failed), ", %u failed", tally.failed);
+    if (is_starting)
+        snprintf(text, room, "Loading models (%u ready%s)", tally.ready, failed);
+    else
+        snprintf(text, room, "Serving %u models%s | memory %.1f of %.1f GiB | level %s",
+                 tally.ready, failed, (double)view.ledger.reserved_bytes / gib,
+                 (double)view.ledger.budget_bytes / gib, govern_level_name(view.level));
+}
