@@ -1,211 +1,207 @@
-/* Greedy packing, several ways, the best one kept.
- *
- * One pass takes the buffers in some order and puts each at the lowest offset (first fit), or into
- * the smallest gap that holds it (best fit), among those placed already that live at the same time.
- * No single order is good for every net, a pass costs little, and the lower bound says when to
- * stop. Neighbours in time are found by a walk over the placed buffers in order of offset, which is
- * kept sorted by insertion: n passes over n entries, 1,000 buffers take about a millisecond a pass.
- */
-#include "graph/planner.h"
-
-#include <stdbool.h>
+/* What is tried, in which order, until the peak is low enough or the allowance is used up. */
 #include <stdlib.h>
-#include <string.h>
 
-struct packing {
-    struct plan_buffer *buffers;
-    size_t count;
-    uint32_t *order;       /* the pass's order */
-    uint32_t *placed;      /* by offset */
-    uint64_t *offsets;     /* this pass's */
-    uint64_t *best;        /* the best pass's */
-    const uint64_t *alive; /* per buffer: the largest sum alive during its life */
+#include "base/clock.h"
+#include "graph/planner_internal.h"
+
+enum {
+    QUICK_WORK = 6000 * 1000, /* numbers looked at by all quick tries; about a nanosecond each */
+    QUICK_ABOVE = 14,         /* a share of the goal */
+    QUICK_COUNT_MAX = 4096,   /* more buffers: greedy passes alone */
+    FIRST_FAILS = 100,        /* of thorough tries: the first time around, */
+    NEXT_FAILS = 500,         /* the second time; then more and more */
+    ROUNDS = ORDER_COUNT * FOCUS_COUNT,
+    HALVING_EVERY = 5
 };
 
-typedef int (*compare_fn)(const void *, const void *, void *);
+struct planning {
+    const struct problem *problem;
+    const struct planner_options *options;
+    struct search *search; /* NULL until it is needed */
+    uint64_t enough;       /* stop at such a peak */
+    uint64_t peak;         /* of `offsets` */
+    uint64_t *offsets;     /* the best so far */
+    uint64_t *trial;
+};
 
-static int descending(uint64_t a, uint64_t b)
+static uint64_t highest_end(const struct problem *problem, const uint64_t *offsets)
 {
-    return (a < b) - (a > b);
+    uint64_t highest = 0;
+
+    for (uint32_t i = 0; i < problem->count; i++)
+        if (offsets[i] + problem->bytes[i] > highest)
+            highest = offsets[i] + problem->bytes[i];
+    return highest;
 }
 
-static uint64_t lifetime(const struct plan_buffer *buffer)
+static enum search_outcome try_once(struct planning *planning, const struct search_try *what)
 {
-    return (uint64_t)buffer->last - buffer->first + 1;
-}
+    enum search_outcome outcome = search_run(planning->search, what, planning->trial);
+    uint64_t peak, *kept = planning->offsets;
 
-/* Every order ends with the index, so that a packing is the same on every machine. */
-static int by_index(uint32_t a, uint32_t b)
-{
-    return (a > b) - (a < b);
-}
-
-#define ORDER(name, first_key, second_key)                                                         \
-    static int name(const void *left, const void *right, void *arg)                                \
-    {                                                                                              \
-        const struct packing *packing = arg;                                                       \
-        uint32_t i = *(const uint32_t *)left, j = *(const uint32_t *)right;                        \
-        const struct plan_buffer *a = &packing->buffers[i], *b = &packing->buffers[j];             \
-        int difference = first_key;                                                                \
-                                                                                                   \
-        if (difference == 0)                                                                       \
-            difference = second_key;                                                               \
-        return difference != 0 ? difference : by_index(i, j);                                      \
+    if (outcome != SEARCH_FOUND)
+        return outcome;
+    peak = highest_end(planning->problem, planning->trial);
+    if (peak < planning->peak) {
+        planning->offsets = planning->trial;
+        planning->trial = kept;
+        planning->peak = peak;
     }
-
-ORDER(by_size, descending(a->bytes, b->bytes), descending(lifetime(a), lifetime(b)))
-ORDER(by_lifetime, descending(lifetime(a), lifetime(b)), descending(a->bytes, b->bytes))
-ORDER(by_area, descending(a->bytes *lifetime(a), b->bytes *lifetime(b)),
-      descending(a->bytes, b->bytes))
-ORDER(by_first, descending(b->first, a->first), descending(a->bytes, b->bytes))
-ORDER(by_last, descending(a->last, b->last), descending(a->bytes, b->bytes))
-ORDER(by_pressure, descending(packing->alive[i], packing->alive[j]), descending(a->bytes, b->bytes))
-ORDER(by_pressure_and_life, descending(packing->alive[i], packing->alive[j]),
-      descending(lifetime(a), lifetime(b)))
-
-static const compare_fn ORDERS[] = {by_size, by_area,     by_lifetime,         by_first,
-                                    by_last, by_pressure, by_pressure_and_life};
-
-static bool meet(const struct plan_buffer *a, const struct plan_buffer *b)
-{
-    return a->first <= b->last && b->first <= a->last;
+    return outcome;
 }
 
-/* Lowest gap, or smallest gap, between placed buffers that live at the same time as `index`. */
-static uint64_t find_offset(const struct packing *packing, size_t placed, uint32_t index,
-                            bool best_fit)
+/* ---- quick ---- */
+
+/* Where the greedy passes do not reach the goal, a few short searches.  Most end at once, found or
+ * lost, so many a little above the goal come before patience; exact puzzles (no byte to spare) are
+ * solved by those that go for the goal itself. */
+static const struct quick_try {
+    struct search_try what;
+    bool is_goal; /* else halfway there, but not far above it */
+} QUICK_TRIES[] = {
+    {{.order = ORDER_PRESSURE_LIFE, .focus = FOCUS_FEWEST, .fails = 80}, false},
+    {{.order = ORDER_AREA, .focus = FOCUS_FEWEST, .fails = 80}, false},
+    {{.order = ORDER_LIFE, .focus = FOCUS_LOWEST, .fails = 500}, true},
+    {{.order = ORDER_PRESSURE_LIFE, .focus = FOCUS_LOWEST, .fails = 300}, true},
+    {{.order = ORDER_PRESSURE_AREA, .focus = FOCUS_FEWEST, .fails = 80}, true},
+    {{.order = ORDER_LIFE, .focus = FOCUS_FEWEST, .fails = 80}, false},
+};
+enum { QUICK_TRY_COUNT = sizeof(QUICK_TRIES) / sizeof(QUICK_TRIES[0]) };
+
+static void search_quickly(struct planning *planning)
 {
-    const struct plan_buffer *buffer = &packing->buffers[index];
-    uint64_t end = 0, found = UINT64_MAX, found_gap = UINT64_MAX;
+    uint64_t goal = planning->enough, spent = 0;
 
-    for (size_t i = 0; i < placed; i++) {
-        uint32_t other = packing->placed[i];
-        uint64_t offset = packing->offsets[other];
+    if (planning->problem->count > QUICK_COUNT_MAX)
+        return;
+    for (uint32_t i = 0; planning->peak > goal && spent < QUICK_WORK; i++) {
+        struct search_try what = QUICK_TRIES[i % QUICK_TRY_COUNT].what;
+        uint64_t above = (planning->peak - goal) / 2;
 
-        if (!meet(buffer, &packing->buffers[other]))
-            continue;
-        if (offset > end && offset - end >= buffer->bytes && offset - end < found_gap) {
-            found = end;
-            found_gap = offset - end;
-            if (!best_fit)
-                return found;
-        }
-        if (offset + packing->buffers[other].bytes > end)
-            end = offset + packing->buffers[other].bytes;
+        if (above > goal / QUICK_ABOVE)
+            above = goal / QUICK_ABOVE;
+        what.target_bytes = goal + (QUICK_TRIES[i % QUICK_TRY_COUNT].is_goal ? 0 : above);
+        what.work = QUICK_WORK - spent;
+        what.seed = i / QUICK_TRY_COUNT;
+        (void)try_once(planning, &what);
+        spent += search_work(planning->search);
     }
-    return found != UINT64_MAX ? found : end;
 }
 
-static void insert_placed(struct packing *packing, size_t placed, uint32_t index)
+/* ---- thorough ---- */
+
+struct course {
+    uint64_t goal;      /* no packing is lower, or none need be */
+    uint64_t unreached; /* a halving failed here */
+    uint64_t fails;
+    uint32_t round;
+};
+
+static struct search_try next_try(const struct course *course, bool is_halving, uint64_t peak)
 {
-    size_t low = 0, high = placed;
+    struct search_try what = {.target_bytes = course->goal,
+                              .fails = course->fails,
+                              .work = UINT64_MAX,
+                              .focus = (enum search_focus)(course->round % FOCUS_COUNT),
+                              .order =
+                                  (enum search_order)(course->round / FOCUS_COUNT % ORDER_COUNT),
+                              .seed = course->round / ROUNDS};
 
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-
-        if (packing->offsets[packing->placed[middle]] <= packing->offsets[index])
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    memmove(&packing->placed[low + 1], &packing->placed[low],
-            (placed - low) * sizeof(*packing->placed));
-    packing->placed[low] = index;
+    if (is_halving)
+        what.target_bytes = course->unreached + (peak - course->unreached) / 2;
+    return what;
 }
 
-/* One pass; gives up once it is no better than `limit`.  Returns the highest end. */
-static uint64_t pack_once(struct packing *packing, compare_fn order, bool best_fit, uint64_t limit)
+/* Every order with every focus, with more patience each time around.  Most tries go straight for
+ * the goal; some halve the way there, so that a goal out of reach does not leave things as they
+ * are. */
+static void take_one_try(struct planning *planning, struct course *course)
 {
-    uint64_t peak = 0;
+    bool is_halving = course->round % HALVING_EVERY == HALVING_EVERY - 1;
+    struct search_try what = next_try(course, is_halving, planning->peak);
+    enum search_outcome outcome = try_once(planning, &what);
 
-    for (size_t i = 0; i < packing->count; i++)
-        packing->order[i] = (uint32_t)i;
-    qsort_r(packing->order, packing->count, sizeof(*packing->order), order, packing);
-    for (size_t i = 0; i < packing->count && peak < limit; i++) {
-        uint32_t index = packing->order[i];
-
-        packing->offsets[index] = find_offset(packing, i, index, best_fit);
-        insert_placed(packing, i, index);
-        if (packing->offsets[index] + packing->buffers[index].bytes > peak)
-            peak = packing->offsets[index] + packing->buffers[index].bytes;
-    }
-    return peak;
+    if (outcome == SEARCH_IMPOSSIBLE)
+        course->goal = (what.target_bytes / planning->problem->unit + 1) * planning->problem->unit;
+    else if (outcome == SEARCH_GIVEN_UP && is_halving)
+        course->unreached = what.target_bytes;
+    if (course->unreached < course->goal ||
+        course->unreached + planning->problem->unit >= planning->peak)
+        course->unreached = course->goal;
+    if (++course->round % ROUNDS == 0)
+        course->fails = course->round == ROUNDS ? NEXT_FAILS : course->fails + course->fails / 5;
 }
 
-/* The largest sum alive at one step; and for every buffer the largest during its life. */
-static enum status measure(const struct plan_buffer *buffers, size_t count, uint64_t *alive,
-                           uint64_t *out_lower_bound)
+static bool is_cancelled(const struct planner_options *options)
 {
-    uint32_t steps = 0;
-    uint64_t *sums, bound = 0;
+    return options->cancelled != NULL &&
+           atomic_load_explicit(options->cancelled, memory_order_relaxed);
+}
 
-    for (size_t i = 0; i < count; i++)
-        if (buffers[i].last >= steps)
-            steps = buffers[i].last + 1;
-    sums = calloc((size_t)steps + 1, sizeof(*sums));
-    if (sums == NULL)
-        return STATUS_NO_MEMORY;
-    for (size_t i = 0; i < count; i++) {
-        sums[buffers[i].first] += buffers[i].bytes;
-        sums[buffers[i].last + 1] -= buffers[i].bytes; /* wraps; the prefix sums do not */
+static enum planner_end search_thoroughly(struct planning *planning)
+{
+    const struct planner_options *options = planning->options;
+    int64_t budget_us = options->budget_us > 0 ? options->budget_us : PLANNER_BUDGET_US;
+    int64_t deadline_us = clock_now_us() + budget_us;
+    struct course course = {
+        .goal = planning->enough, .unreached = planning->enough, .fails = FIRST_FAILS};
+
+    search_set_limits(planning->search, deadline_us, options->cancelled);
+    while (planning->peak > course.goal) {
+        if (is_cancelled(options))
+            return PLANNER_CANCELLED;
+        if (clock_now_us() >= deadline_us)
+            return PLANNER_TIMED_OUT;
+        take_one_try(planning, &course);
     }
-    for (uint32_t i = 1; i < steps; i++)
-        sums[i] += sums[i - 1];
-    for (size_t i = 0; i < count; i++) {
-        alive[i] = 0;
-        for (uint32_t step = buffers[i].first; step <= buffers[i].last; step++)
-            if (sums[step] > alive[i])
-                alive[i] = sums[step];
-        if (alive[i] > bound)
-            bound = alive[i];
+    return PLANNER_EXHAUSTED;
+}
+
+/* ---- both ---- */
+
+static enum status plan(struct planning *planning, enum planner_end *out_end)
+{
+    const struct planner_options *options = planning->options;
+
+    TRY(greedy_pack(planning->problem, planning->enough, planning->offsets, &planning->peak));
+    *out_end = PLANNER_EXHAUSTED;
+    if (planning->peak > planning->enough) {
+        planning->search = search_create(planning->problem, planning->peak);
+        if (planning->search == NULL)
+            return STATUS_NO_MEMORY;
+        if (!search_is_exact(planning->search))
+            planning->enough += planning->enough >> 20; /* what rounding may cost */
+        search_quickly(planning);
+        if (planning->peak > planning->enough && options->mode == PLANNER_THOROUGH)
+            *out_end = search_thoroughly(planning);
+        search_destroy(planning->search);
     }
-    free(sums);
-    *out_lower_bound = bound;
+    if (planning->peak <= planning->enough)
+        *out_end = PLANNER_AT_BOUND;
     return STATUS_OK;
 }
 
-static uint64_t pack_all_ways(struct packing *packing, uint64_t lower_bound)
+static enum status plan_problem(const struct problem *problem,
+                                const struct planner_options *options, struct plan_buffer *buffers,
+                                struct planner_result *result)
 {
-    uint64_t best = UINT64_MAX;
-
-    for (size_t order = 0; order < sizeof(ORDERS) / sizeof(ORDERS[0]); order++) {
-        for (int best_fit = 0; best_fit < 2; best_fit++) {
-            uint64_t peak = pack_once(packing, ORDERS[order], best_fit != 0, best);
-
-            if (peak >= best)
-                continue;
-            best = peak;
-            memcpy(packing->best, packing->offsets, packing->count * sizeof(*packing->best));
-            if (best == lower_bound)
-                return best;
-        }
-    }
-    return best;
-}
-
-static enum status pack(struct plan_buffer *buffers, size_t count, struct planner_result *result)
-{
-    struct packing packing = {.buffers = buffers, .count = count};
-    uint64_t *numbers = calloc(count, 3 * sizeof(*numbers)), *alive;
-    uint32_t *indices = calloc(count, 2 * sizeof(*indices));
+    struct planning planning = {.problem = problem, .options = options, .enough = problem->bound};
     enum status status = STATUS_NO_MEMORY;
 
-    if (numbers == NULL || indices == NULL)
-        goto done;
-    packing.offsets = numbers;
-    packing.best = numbers + count;
-    packing.alive = alive = numbers + 2 * count;
-    packing.order = indices;
-    packing.placed = indices + count;
-    status = measure(buffers, count, alive, &result->lower_bound_bytes);
-    if (status != STATUS_OK)
-        goto done;
-    result->peak_bytes = pack_all_ways(&packing, result->lower_bound_bytes);
-    for (size_t i = 0; i < count; i++)
-        buffers[i].offset = packing.best[i];
-done:
-    free(numbers);
-    free(indices);
+    if (options->limit_bytes > planning.enough)
+        planning.enough = options->limit_bytes;
+    planning.offsets = calloc(problem->count, sizeof(*planning.offsets));
+    planning.trial = calloc(problem->count, sizeof(*planning.trial));
+    if (planning.offsets != NULL && planning.trial != NULL)
+        status = plan(&planning, &result->end);
+    if (status == STATUS_OK) {
+        for (uint32_t i = 0; i < problem->count; i++)
+            buffers[problem->index[i]].offset = planning.offsets[i];
+        result->peak_bytes = planning.peak;
+        result->lower_bound_bytes = problem->bound;
+    }
+    free(planning.offsets);
+    free(planning.trial);
     return status;
 }
 
@@ -213,7 +209,7 @@ static bool is_valid(const struct plan_buffer *buffers, size_t count)
 {
     uint64_t sum = 0;
 
-    if (count >= UINT32_MAX)
+    if (count >= UINT32_MAX / 4)
         return false;
     for (size_t i = 0; i < count; i++) {
         if (buffers[i].first > buffers[i].last || buffers[i].last == UINT32_MAX ||
@@ -227,15 +223,22 @@ static bool is_valid(const struct plan_buffer *buffers, size_t count)
 enum status planner_plan(struct plan_buffer *buffers, size_t count,
                          const struct planner_options *options, struct planner_result *out_result)
 {
+    static const struct planner_options QUICK = {.mode = PLANNER_QUICK};
     struct planner_result result = {.end = PLANNER_AT_BOUND};
+    enum status status = STATUS_OK;
+    struct problem problem;
 
-    (void)options;
     if (!is_valid(buffers, count))
         return STATUS_INVALID;
-    if (count > 0)
-        TRY(pack(buffers, count, &result));
-    if (result.peak_bytes > result.lower_bound_bytes)
-        result.end = PLANNER_EXHAUSTED;
+    TRY(problem_init(buffers, count, &problem));
+    if (problem.count > 0)
+        status = plan_problem(&problem, options != NULL ? options : &QUICK, buffers, &result);
+    problem_deinit(&problem);
+    if (status != STATUS_OK)
+        return status;
+    for (size_t i = 0; i < count; i++)
+        if (buffers[i].bytes == 0)
+            buffers[i].offset = 0;
     *out_result = result;
     return STATUS_OK;
 }

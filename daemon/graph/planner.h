@@ -8,13 +8,14 @@
  *         |   |  0  |  1  |  | 3  |           one step; no packing can be lower
  *         +---+-----+-----+--+----+--> steps
  *
- * Quick: several greedy passes, the best one kept; stops at the lower bound.  Always finishes.
- * Thorough: quick first, then an exact search (see planner_search.c) under a budget of time.
+ * Quick: greedy passes, then a few short searches, under a fixed allowance of work (milliseconds);
+ * stops at the lower bound.  Thorough: quick first, then exact search (see planner_search.c) under
+ * a budget of time.
  *
  * Sizes are bytes, already rounded to the alignment wanted; offsets are sums of sizes, so they
  * keep that alignment.  Steps are counted from 0; both ends of a lifetime belong to it.
  *
- * The same buffers give the same offsets on every machine, as long as no budget ends a search.
+ * The same buffers give the same offsets on every machine; thorough: unless its budget ended it.
  *
  * Ownership: works on the caller's array, keeps nothing.
  * Threads:   any; calls share nothing.  `cancelled` may be set by another thread at any time.
