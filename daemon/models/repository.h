@@ -155,6 +155,8 @@ uint64_t repository_evictable(void *repository);
 struct room_request {
     uint64_t bytes;   /* to give back to the device */
     int64_t until_us; /* the answer is due then (clock time) */
+    int64_t
+        hold_us; /* for so long `hold` is in force: what does not fit meanwhile waits for its end */
     /* Called on the keeper's thread before anything is given back, with `bytes`; and afterwards
      * with what of them was not: whoever lowers the budget keeps what was freed from being taken
      * again. May be NULL. */

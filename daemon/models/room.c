@@ -215,7 +215,7 @@ bool room_make_way(void *arg, const struct model_queue *needy, uint64_t bytes, i
     struct repository *repository = arg;
     struct need *need = &repository->keeper.need;
 
-    if (movable_bytes(repository, needy) < bytes)
+    if (movable_bytes(repository, needy) + room_held_bytes(repository) < bytes)
         return false;
     pthread_mutex_lock(&repository->lock);
     if (bytes > need->bytes) {
@@ -258,10 +258,35 @@ static void explain_model(struct model *model, char *text, size_t room)
                    used == 0 ? "" : ", ", model->name, bytes, obstacle == NULL ? "idle" : obstacle);
 }
 
+void room_note_held(struct repository *repository, int64_t bytes, int64_t until_us)
+{
+    struct keeper *keeper = &repository->keeper;
+
+    pthread_mutex_lock(&repository->lock);
+    if (clock_now_us() >= keeper->held_until_us && bytes > 0)
+        keeper->held_bytes = 0;
+    keeper->held_bytes += (uint64_t)bytes;
+    if (until_us > keeper->held_until_us)
+        keeper->held_until_us = until_us;
+    pthread_mutex_unlock(&repository->lock);
+}
+
+uint64_t room_held_bytes(struct repository *repository)
+{
+    const struct keeper *keeper = &repository->keeper;
+    uint64_t bytes;
+
+    pthread_mutex_lock(&repository->lock);
+    bytes = clock_now_us() < keeper->held_until_us ? keeper->held_bytes : 0;
+    pthread_mutex_unlock(&repository->lock);
+    return bytes;
+}
+
 void room_explain(struct repository *repository, const struct model *spared, char *text,
                   size_t room)
 {
     struct ledger_stats stats;
+    uint64_t held;
     size_t used;
 
     text[0] = '\0';
@@ -275,6 +300,11 @@ void room_explain(struct repository *repository, const struct model *spared, cha
         }
     pthread_mutex_unlock(&repository->lock);
     ledger_read(repository->config.ledger, &stats);
+    used = strlen(text);
+    held = room_held_bytes(repository);
+    if (held > 0)
+        (void)snprintf(text + used, room - used, "%s%" PRIu64 " bytes held for another program",
+                       used == 0 ? "" : ", ", held);
     used = strlen(text);
     if (stats.planned_bytes > 0)
         (void)snprintf(text + used, room - used, "%s%" PRIu64 " bytes of batches that run",
@@ -328,6 +358,7 @@ bool room_make(struct repository *repository, uint64_t bytes, const struct model
         available = available_bytes(repository, &budget);
     }
     *out_available = available;
+    budget += room_held_bytes(repository);
     *out_never = bytes > budget || fixed_bytes(repository, needy) > budget - bytes;
     return available >= bytes;
 }

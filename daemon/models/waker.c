@@ -41,8 +41,8 @@ static void fail(struct model *model, const struct error *err)
     log_error("model '%s' version %s does not come back: %s", model->name, model->version_text,
               err->text);
     note_outcome(model, err);
+    queue_refuse(model->queue, err); /* before the keeper may see them wait again */
     resident_end_move(model);
-    queue_refuse(model->queue, err);
 }
 
 static void postpone(struct model *model, uint64_t available_bytes)

@@ -64,6 +64,22 @@ def branches(most_rows, columns=4):
     return _graph(nodes, columns, {"first": np.array(0, np.int64), "most": np.array(most_rows, np.int64)})
 
 
+def product(seed, width=256, layers=1):
+    """y = x W1 W2 …: weights of its own, width * width * layers * 4 bytes of them."""
+    nodes, constants, value = [], {}, "x"
+    for i, weight in enumerate(product_weights(seed, width, layers)):
+        constants[f"w{i}"] = weight
+        out = "y" if i == layers - 1 else f"p{i}"
+        nodes.append(helper.make_node("MatMul", [value, f"w{i}"], [out]))
+        value = out
+    return _graph(nodes, width, constants)
+
+
+def product_weights(seed, width=256, layers=1):
+    random = np.random.default_rng(seed)
+    return [(random.standard_normal((width, width)) / width ** 0.5).astype(np.float32) for _ in range(layers)]
+
+
 def write(repository, name, model, config="", version=1):
     """Puts a model there whole: the version appears by a rename."""
     folder = os.path.join(repository, name)
