@@ -35,7 +35,7 @@ def die_with_parent():
 class Server:
     """One server process.  `arguments(settings)` makes its command line of "Section.Key=VALUE"s."""
 
-    def __init__(self, command, settings=(), as_daemon=False, more=()):
+    def __init__(self, command, settings=(), as_daemon=False, more=(), environment=None):
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-e2e-")
         where = self.folder.name
         settings = [
@@ -51,6 +51,7 @@ class Server:
         self.log_path = os.path.join(where, "log")
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen([command, *settings, *more], stderr=log,
+                                            env={**os.environ, **(environment or {})},
                                             preexec_fn=die_with_parent)
         self.wait_until_listening()
 
