@@ -34,6 +34,9 @@ MUST_CHECK enum status network_create(struct graph *graph, struct device *device
                                       struct ledger *ledger, const struct network_config *config,
                                       struct network **out_network, struct error *err);
 void network_destroy(struct network *network); /* no plan of it may be held; NULL is fine */
+/* While `*give_up` is true no plan is made: STATUS_UNAVAILABLE, also in the middle of one.  For the
+ * time of a load, when nobody else uses the network; NULL ends it. */
+void network_watch(struct network *network, const atomic_bool *give_up);
 
 /* What the model's file declares, unknown dimensions as SHAPE_UNKNOWN.  Borrowed. */
 struct network_port {

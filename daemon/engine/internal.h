@@ -59,6 +59,7 @@ struct network {
     /* Without host_memory, else NULL (constants.c): packed forms of steps that run on the host, and
      * constants of single plans on the device. */
     struct weights_cache *host_weights, *plan_constants;
+    const atomic_bool *give_up; /* network_watch() */
     struct folder *folder;
     size_t held_count; /* constants of the model, by address */
     struct held *held;

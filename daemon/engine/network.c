@@ -206,6 +206,11 @@ size_t network_plan_bytes(const struct network *network)
     return atomic_load_explicit(&network->plan_bytes, memory_order_relaxed);
 }
 
+void network_watch(struct network *network, const atomic_bool *give_up)
+{
+    network->give_up = give_up;
+}
+
 enum status network_plan(struct network *network, const struct shape *input_shapes,
                          struct plan **out_plan, struct error *err)
 {

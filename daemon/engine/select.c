@@ -392,6 +392,11 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
     return refuse_node(node, choice, err);
 }
 
+static bool is_given_up(const struct network *network)
+{
+    return network->give_up != NULL && atomic_load_explicit(network->give_up, memory_order_relaxed);
+}
+
 enum status making_select(struct making *making, struct error *err)
 {
     making->choices = arena_take_array(making->arena, making->nodes, sizeof(*making->choices));
@@ -399,8 +404,11 @@ enum status making_select(struct making *making, struct error *err)
         arena_take_array(making->arena, making->graph->next_value_id, sizeof(*making->operands));
     if (making->choices == NULL || making->operands == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
-    for (size_t n = 0; n < making->nodes; n++)
+    for (size_t n = 0; n < making->nodes; n++) {
+        if (is_given_up(making->network))
+            return error_set(err, STATUS_UNAVAILABLE, "the load was given up");
         if (!making->placed[n])
             TRY(choose_kernel(making, making->order[n], &making->choices[n], err));
+    }
     return STATUS_OK;
 }

@@ -252,6 +252,8 @@ static void drain(void *arg)
     notify_stopping(limit_us == CLOCK_NEVER ? limit_us : limit_us + STOP_SECONDS * 1000000);
     if (limit_us != CLOCK_NEVER)
         arm(daemon->drain_limit, limit_us);
+    if (daemon->repository != NULL)
+        repository_stop_loading(daemon->repository);
     server_drain(daemon->server, on_drained, daemon);
 }
 

@@ -87,6 +87,7 @@ struct repository {
     struct mailbox loader;
     struct message stop;
     atomic_bool settled;
+    atomic_bool stopping;   /* loads are given up */
     _Atomic size_t leaving; /* models retired and not gone yet */
     _Atomic uint64_t loads_ok, loads_failed;
     struct keeper keeper;

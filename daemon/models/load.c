@@ -15,6 +15,13 @@
 #include "observe/log.h"
 #include "onnx/reader.h"
 
+static enum status check_given_up(const struct load_context *context, struct error *err)
+{
+    if (context->give_up == NULL || !atomic_load(context->give_up))
+        return STATUS_OK;
+    return error_set(err, STATUS_UNAVAILABLE, "the daemon is stopping");
+}
+
 static enum status load_network(const struct load_context *context, struct model *model,
                                 struct error *err)
 {
@@ -98,6 +105,8 @@ static bool prove(const struct load_context *context, struct model *model, struc
         return true;
     }
     (void)snprintf(model->batching, sizeof(model->batching), "off: %s", reason);
+    if (check_given_up(context, NULL) != STATUS_OK)
+        return false;
     log_warn("model '%s' version %s is served one by one: %s", model->name, model->version_text,
              reason);
     return false;
@@ -172,8 +181,12 @@ static enum status probe_model(const struct load_context *context, struct model 
 
     TRY(probe_init(&probe, context->batcher, model->network, context->name,
                    model->config->max_batch_size > 0, err));
+    probe.give_up = context->give_up;
+    network_watch(model->network, context->give_up);
     status = run_probes(context, model, &probe, out_batching, err);
+    network_watch(model->network, NULL);
     probe_deinit(&probe);
+    TRY(check_given_up(context, err)); /* what the probes say is not of the model then */
     return status;
 }
 
@@ -205,7 +218,9 @@ static enum status fill(const struct load_context *context, struct model *model,
     model->name = arena_copy_string(&model->arena, context->name, strlen(context->name));
     if (model->name == NULL)
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
+    TRY(check_given_up(context, err));
     TRY(load_network(context, model, err));
+    TRY(check_given_up(context, err));
     TRY(load_config(context, model, err));
     TRY(resident_configure(model, err));
     TRY(model_make_ports(model, context->folder, err));

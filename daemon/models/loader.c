@@ -210,7 +210,8 @@ static void note_failure(struct repository *repository, struct entry *entry, int
     if (slot->model == NULL)
         slot->state = MODEL_UNAVAILABLE; /* else the one from before goes on serving */
     pthread_mutex_unlock(&repository->lock);
-    log_error("model '%s' version %" PRId64 " is not loaded: %s", entry->name, version, err->text);
+    LOG_AT(atomic_load(&repository->stopping) ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR,
+           "model '%s' version %" PRId64 " is not loaded: %s", entry->name, version, err->text);
 }
 
 /* Who does not fit is told who is there. */
@@ -376,6 +377,7 @@ static enum status load_with_config(struct repository *repository, struct entry 
         .ledger = repository->config.ledger,
         .batcher = repository->config.batcher,
         .plan_cache_bytes = repository->config.plan_cache_bytes,
+        .give_up = &repository->stopping,
     };
     int64_t *versions = NULL;
     size_t count = 0;
@@ -502,7 +504,7 @@ static void load_at_start(struct repository *repository)
         return;
     }
     note_missing(repository);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count && !atomic_load(&repository->stopping); i++)
         if (is_wanted_at_start(repository, names[i]))
             (void)loader_load(repository, names[i], NULL, &err);
     folder_free_names(names, count);

@@ -48,9 +48,11 @@ struct load_context {
     struct ledger *ledger;
     struct batcher *batcher;
     size_t plan_cache_bytes;
+    const atomic_bool *give_up; /* true: the load ends with STATUS_UNAVAILABLE.  May be NULL */
 };
 
-/* Reads, checks, proves, warms; with one reference.  A failure leaves nothing behind. */
+/* Reads, checks, proves, warms; with one reference.  A failure leaves nothing behind.  Given up it
+ * ends within the reading of a file, the packing of a weight or a step of a probe. */
 MUST_CHECK enum status model_load(const struct load_context *context, struct model **out_model,
                                   struct error *err);
 /* No reference is left (or it never had one).  Returns the bytes of device memory given back. */

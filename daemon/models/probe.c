@@ -7,6 +7,8 @@
 
 /* A probe may wait and run so long. */
 #define PROBE_PATIENCE_US INT64_C(20000000)
+/* How often it is asked whether the load goes on. */
+#define PROBE_LOOK_US INT64_C(20000)
 
 enum status probe_init(struct probe *probe, struct batcher *batcher, struct network *network,
                        const char *name, bool has_rows, struct error *err)
@@ -43,18 +45,27 @@ static void await_mail(struct mailbox *box)
         mailbox_wait(box, CLOCK_NEVER);
 }
 
-/* A probe that runs for too long is cancelled: the run ends at its next step. */
+static bool is_given_up(const struct probe *probe)
+{
+    return probe->give_up != NULL && atomic_load(probe->give_up);
+}
+
+/* A probe that runs for too long, or whose load is given up, is cancelled: the run ends at its next
+ * step. */
 static void await_answer(struct probe *probe, struct request *request)
 {
     int64_t until_us = request->deadline_us;
 
     while (mailbox_take_all(&probe->answered) == NULL) {
-        mailbox_wait(&probe->answered, until_us);
-        if (clock_now_us() < until_us)
-            continue;
-        atomic_store(&request->cancelled, true);
-        batcher_wake(probe->batcher);
-        until_us = CLOCK_NEVER;
+        int64_t now_us = clock_now_us();
+        int64_t look_us = until_us == CLOCK_NEVER ? CLOCK_NEVER : now_us + PROBE_LOOK_US;
+
+        if (now_us >= until_us || (until_us != CLOCK_NEVER && is_given_up(probe))) {
+            atomic_store(&request->cancelled, true);
+            batcher_wake(probe->batcher);
+            until_us = look_us = CLOCK_NEVER;
+        }
+        mailbox_wait(&probe->answered, look_us);
     }
 }
 

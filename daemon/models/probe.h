@@ -16,6 +16,7 @@ struct probe {
     struct mailbox answered;
     const char *name;
     bool has_rows;
+    const atomic_bool *give_up; /* true: what runs is cancelled.  NULL: never */
 };
 
 /* One request's data, made here and owned by it. */

@@ -296,7 +296,6 @@ bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t s
                        int64_t most_rows, const struct proof_first *first, char *reason,
                        size_t room)
 {
-    uint64_t cached = batcher_cached_bytes(probe->batcher);
     enum status status;
     int64_t run_us;
     bool proven = prove_rows(probe, ports, size, 2, first, &status, &run_us, reason, room);
@@ -309,6 +308,5 @@ bool proof_of_batching(struct probe *probe, const struct shape *ports, int64_t s
             break;
         proven = true; /* batches of this size will not run either: fewer */
     }
-    (void)batcher_trim(probe->batcher, cached);
     return proven;
 }

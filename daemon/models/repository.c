@@ -219,10 +219,16 @@ enum status repository_create(const struct repository_config *config,
     return STATUS_OK;
 }
 
+void repository_stop_loading(struct repository *repository)
+{
+    atomic_store(&repository->stopping, true);
+}
+
 void repository_destroy(struct repository *repository)
 {
     if (repository == NULL)
         return;
+    repository_stop_loading(repository);
     if (repository->has_thread) {
         mailbox_put(&repository->loader, &repository->stop.mail);
         (void)pthread_join(repository->thread, NULL);

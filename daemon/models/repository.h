@@ -43,6 +43,9 @@ struct repository_config {
 /* Starts the loader thread; loads what the control mode wants in the background. */
 MUST_CHECK enum status repository_create(const struct repository_config *config,
                                          struct repository **out_repository, struct error *err);
+/* Gives up the load that runs and those that wait; they end with STATUS_UNAVAILABLE.  For good: the
+ * daemon stops.  Any thread. */
+void repository_stop_loading(struct repository *repository);
 /* Unloads everything, waits for work in flight, joins the thread. */
 void repository_destroy(struct repository *repository);
 void repository_set_poll_interval(struct repository *repository, int64_t interval_us);

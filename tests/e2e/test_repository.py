@@ -4,6 +4,8 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 import harness
@@ -161,6 +163,53 @@ class Explicit(Case):
         self.assertEqual(row.state, "UNAVAILABLE")
         self.assertIn("model.onnx", row.reason)
         self.assertEqual(self.reserved(), before)
+
+
+class Stop(Case):
+    """A load that takes minutes: its warm-up asks for a thousand large batches."""
+    settings = ["Models.ControlMode=explicit"]
+
+    def write_endless(self):
+        small_models.write(self.folder.name, "endless", small_models.slow(width=256), """max_batch_size: 1024
+            model_warmup { name: "w" batch_size: 1024 count: 1000
+                           inputs { key: "x" value { data_type: TYPE_FP32 dims: 256 zero_data: true } } }""")
+
+    def await_loading(self, name):
+        harness.wait_for("the load", lambda: any(
+            row.state == "LOADING" for (known, _), row in self.index().items() if known == name))
+
+    def stop_at_once(self):
+        self.client.close()
+        began = time.monotonic()
+        self.server.stop()  # exit status 0, or it fails
+        self.server = None
+        self.assertLess(time.monotonic() - began, 8)  # as a watchdog of 10 s would end it
+
+    def test_a_load_of_the_start_is_given_up(self):
+        self.write_endless()
+        self.write("later")
+        self.start("Models.Load=*")
+        self.await_loading("endless")
+        self.stop_at_once()
+
+    def test_a_load_that_somebody_waits_for_is_refused(self):
+        self.write_endless()
+        self.start()
+        answers = []
+        with grpcclient.InferenceServerClient("unix://" + self.server.path("grpc")) as other:
+            def load():
+                try:
+                    answers.append(other.load_model("endless"))
+                except InferenceServerException as error:
+                    answers.append(str(error.status()) + error.message())
+            asker = threading.Thread(target=load)
+            asker.start()
+            self.await_loading("endless")
+            self.server.drain()
+            asker.join(20)
+        self.assertIn("UNAVAILABLE", answers[0])
+        self.assertIn("the daemon is stopping", answers[0])
+        self.stop_at_once()
 
 
 class Poll(Case):

@@ -255,12 +255,12 @@ class Drain(unittest.TestCase):
         for worker in workers:
             worker.start()
         harness.wait_for("some calls", lambda: answered[0] > 100)
-        server.drain()
-        server.process.wait(20)
-        stopped.set()
-        for worker in workers:
-            worker.join()
-        server.stop()
+        try:
+            server.stop()
+        finally:
+            stopped.set()
+            for worker in workers:
+                worker.join()
         self.assertEqual(failures, [])
 
     def test_health_says_not_serving_first(self):
