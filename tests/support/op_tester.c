@@ -951,6 +951,60 @@ void op_tester_free(struct tensor *tensor)
     tensor->data = NULL;
 }
 
+/* The device for an operator: the host's where its own kernels all refuse. */
+static void choose_device(struct op_tester *tester, const struct trial *trial)
+{
+    struct device *device = tester->devices[0];
+    const struct kernel *const *kernels = device->ops->kernels(device, trial->op);
+    struct stage stage;
+    bool refused = true;
+
+    if (device->host == NULL)
+        return;
+    stage_init(&stage, trial, 0);
+    for (; kernels != NULL && *kernels != NULL; kernels++)
+        refused =
+            refused && (*kernels)->refuses != NULL && (*kernels)->refuses(&stage.call) != NULL;
+    stage_deinit(&stage);
+    if (refused) {
+        tester->left_to_host++;
+        tester->devices[0] = device->host;
+        tester->lanes[0] = tester->lanes[0]->host;
+    }
+}
+
+static enum status eval_on_device(struct op_tester *tester, struct trial *trial, struct tensor *out,
+                                  struct error *err)
+{
+    const struct kernel *const *kernels;
+    struct stage stage;
+    enum status status;
+
+    TRY(weights_cache_create(tester->devices[0]->memory, NULL, &tester->weights));
+    kernels = tester->devices[0]->ops->kernels(tester->devices[0], trial->op);
+    stage_init(&stage, trial, 0);
+    status = error_set(err, STATUS_UNSUPPORTED, "no kernel");
+    for (; kernels != NULL && *kernels != NULL; kernels++) {
+        const char *refusal = (*kernels)->refuses != NULL ? (*kernels)->refuses(&stage.call) : NULL;
+
+        if (refusal == NULL) {
+            status = stage_run(&stage, tester, *kernels, 0, APART, err);
+            break;
+        }
+        status = error_set(err, STATUS_UNSUPPORTED, "%s", refusal);
+    }
+    for (size_t i = 0; i < trial->outputs && status == STATUS_OK; i++) {
+        out[i] = trial->out[i];
+        out[i].shape = stage.out_shapes[i];
+        out[i].data = stage.out_data[i];
+        stage.out_data[i] = NULL;
+    }
+    stage_deinit(&stage);
+    weights_cache_destroy(tester->weights);
+    tester->weights = NULL;
+    return status;
+}
+
 enum status op_tester_eval(struct op_tester *tester, const char *domain, const char *op,
                            const void *attrs, size_t inputs, const struct tensor *const *in,
                            bool constants, size_t outputs, struct tensor *out, struct error *err)
@@ -958,8 +1012,8 @@ enum status op_tester_eval(struct op_tester *tester, const char *domain, const c
     _Alignas(16) char default_attrs[ATTRS_MAX_BYTES];
     struct op_test test = {.op = op, .domain = domain, .inputs = inputs, .outputs = outputs};
     struct trial trial = {.tester = tester, .test = &test, .outputs = outputs};
-    const struct kernel *const *kernels;
-    struct stage stage;
+    struct device *const device = tester->devices[0];
+    struct device_lane *const lane = tester->lanes[0];
     enum status status;
 
     trial.op = op_find(domain, op);
@@ -974,27 +1028,9 @@ enum status op_tester_eval(struct op_tester *tester, const char *domain, const c
             trial.in[i] = *in[i];
     }
     TRY(infer(&trial, true, err));
-    TRY(weights_cache_create(tester->devices[0]->memory, NULL, &tester->weights));
-    kernels = tester->devices[0]->ops->kernels(tester->devices[0], trial.op);
-    stage_init(&stage, &trial, 0);
-    status = error_set(err, STATUS_UNSUPPORTED, "no kernel");
-    for (; kernels != NULL && *kernels != NULL; kernels++) {
-        const char *refusal = (*kernels)->refuses != NULL ? (*kernels)->refuses(&stage.call) : NULL;
-
-        if (refusal == NULL) {
-            status = stage_run(&stage, tester, *kernels, 0, APART, err);
-            break;
-        }
-        status = error_set(err, STATUS_UNSUPPORTED, "%s", refusal);
-    }
-    for (size_t i = 0; i < outputs && status == STATUS_OK; i++) {
-        out[i] = trial.out[i];
-        out[i].shape = stage.out_shapes[i];
-        out[i].data = stage.out_data[i];
-        stage.out_data[i] = NULL;
-    }
-    stage_deinit(&stage);
-    weights_cache_destroy(tester->weights);
-    tester->weights = NULL;
+    choose_device(tester, &trial);
+    status = eval_on_device(tester, &trial, out, err);
+    tester->devices[0] = device;
+    tester->lanes[0] = lane;
     return status;
 }
