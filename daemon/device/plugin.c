@@ -16,6 +16,8 @@
 #include "ops/matmul.h"
 #include "ops/movement.h"
 #include "ops/pool.h"
+#include "ops/quantize.h"
+#include "ops/recurrent.h"
 #include "ops/reduce.h"
 
 enum { MAX_PLUGINS = 4, PATH_BYTES = 1024 };

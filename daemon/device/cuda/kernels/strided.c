@@ -310,17 +310,20 @@ static enum status prepare_split(struct kernel_prepare *prepare, struct error *e
     struct tensor sizes = given != NULL ? operand_tensor(given) : (struct tensor){0};
     size_t axis = shape_axis(&call->in[0]->shape, attrs->axis);
     int64_t *lengths = calloc(call->outputs, sizeof(*lengths));
-    enum status status = STATUS_NO_MEMORY;
     struct move_plan *plans;
+    enum status status;
 
     if (lengths == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the lengths of the parts");
-    plans = prepare_state(prepare, call->outputs * sizeof(*plans), err);
-    if (plans != NULL)
-        status = split_lengths(attrs, call->in[0]->shape.dims[axis], given != NULL ? &sizes : NULL,
-                               call->outputs, lengths, err);
-    if (status == STATUS_OK)
-        plan_parts(plans, call, axis, lengths);
+    status = split_lengths(attrs, call->in[0]->shape.dims[axis], given != NULL ? &sizes : NULL,
+                           call->outputs, lengths, err);
+    if (status == STATUS_OK) {
+        plans = prepare_state(prepare, call->outputs * sizeof(*plans), err);
+        if (plans != NULL)
+            plan_parts(plans, call, axis, lengths);
+        else
+            status = STATUS_NO_MEMORY;
+    }
     free(lengths);
     return status;
 }
