@@ -1,5 +1,5 @@
-# ./dev bench [engines|serve [part,...]|planner]: sluice and its peers side by side, and the memory
-# planner against its bounds.
+# ./dev bench [engines|serve [part,...]|planner|memory [part,...]]: sluice and its peers side by side, the
+# memory planner against its bounds, and the governor's figures.
 bench() {
     local part=${1:-all}
     [ $# -gt 0 ] && shift
@@ -7,8 +7,9 @@ bench() {
     engines) bench_prepare; bench_engines "$@" ;;
     serve) bench_prepare; bench_serve "$@" ;;
     planner) build release; bench_planner "$@" ;;
-    all) bench_prepare; bench_engines; bench_serve; bench_planner ;;
-    *) die "bench: unknown part '$part'; engines, serve and planner are known" ;;
+    memory) build release; bench_memory "$@" ;;
+    all) bench_prepare; bench_engines; bench_serve; bench_planner; bench_memory ;;
+    *) die "bench: unknown part '$part'; engines, serve, planner and memory are known" ;;
     esac
 }
 
@@ -25,6 +26,11 @@ bench_engines() {
 
 bench_serve() {
     "$PYTHON" benchmarks/serve.py --build build/release ${1:+--part "$1"}
+}
+
+bench_memory() {
+    python_with numpy onnx==1.22.0
+    "$PYTHON" benchmarks/memory.py --build build/release ${1:+--part "$1"}
 }
 
 # The published planner benchmarks; a budget a file in seconds may be given.

@@ -35,7 +35,8 @@ def die_with_parent():
 class Server:
     """One server process.  `arguments(settings)` makes its command line of "Section.Key=VALUE"s."""
 
-    def __init__(self, command, settings=(), as_daemon=False, more=(), environment=None):
+    def __init__(self, command, settings=(), as_daemon=False, more=(), environment=None,
+                 child=None):
         self.folder = tempfile.TemporaryDirectory(prefix="sluice-e2e-")
         where = self.folder.name
         settings = [
@@ -52,7 +53,7 @@ class Server:
         with open(self.log_path, "w") as log:
             self.process = subprocess.Popen([command, *settings, *more], stderr=log,
                                             env={**os.environ, **(environment or {})},
-                                            preexec_fn=die_with_parent)
+                                            preexec_fn=lambda: (die_with_parent(), child and child()))
         self.wait_until_listening()
 
     def log(self):

@@ -2,6 +2,7 @@
  * (batcher_create() starts threads.) */
 #include "models/bench_repository.h"
 
+#include "device/faulty_source.h"
 #include "models/warden.h"
 #include "support/fail_alloc.h"
 
@@ -164,6 +165,43 @@ static void the_systems_word_is_heard_at_the_next_tick(void **state)
     assert_int_equal(view.system_presses_total, 1);
 }
 
+static int set_up_small_device(void **state)
+{
+    setenv(FAULT_VARIABLE, "size=512M", 1);
+    (void)set_up(state);
+    unsetenv(FAULT_VARIABLE);
+    return 0;
+}
+
+/* Time is the test's, memory is taken and given back by a hog: up at once, down by itself. */
+static void a_hog_raises_the_level_and_its_leaving_lowers_it(void **state)
+{
+    struct govern_config config = standard;
+    int64_t now_us = clock_now_us();
+    struct warden_view view;
+
+    (void)state;
+    config.headroom_bytes = 64 << 20;
+    warden_configure(warden, &config);
+    (void)cached_after_a_batch();
+    (void)warden_tick(warden, now_us += 200000);
+    warden_read(warden, &view);
+    assert_int_equal(view.level, LEVEL_NORMAL);
+    faulty_source_set_hog(bench.device->faulty, 440 << 20);
+    (void)warden_tick(warden, now_us += 200000);
+    warden_settle(warden);
+    warden_read(warden, &view);
+    assert_in_range(view.level, LEVEL_RECLAIM, LEVEL_EVICT);
+    assert_int_equal(view.ledger.cached_bytes, 0);
+    assert_in_range(view.external_bytes, 430 << 20, 440 << 20);
+    faulty_source_set_hog(bench.device->faulty, 0);
+    for (int i = 0; i < 60; i++)
+        (void)warden_tick(warden, now_us += 200000);
+    warden_read(warden, &view);
+    assert_int_equal(view.level, LEVEL_NORMAL);
+    assert_true(ledger_is_valid(bench.ledger));
+}
+
 static uint64_t asked_bytes, idle_bytes;
 static unsigned asked_times;
 
@@ -228,6 +266,8 @@ int main(void)
         TEST(a_crossed_mark_empties_the_cache),
         TEST(idleness_ends_with_nothing_cached),
         TEST(the_systems_word_is_heard_at_the_next_tick),
+        cmocka_unit_test_setup_teardown(a_hog_raises_the_level_and_its_leaving_lowers_it,
+                                        set_up_small_device, tear_down),
         TEST(idle_models_are_asked_for_what_is_over_the_critical_mark),
         TEST(the_view_states_marks_in_bytes),
     };

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""The memory governor in figures, measured from outside.
+
+    memory.py --build DIR [--part sawtooth,empty_cache,hog,start] [--quick]
+
+`sawtooth` sends batches that rise over a mark and fall below it again to two daemons in turn, one with its
+marks where they are by default, one with them at 100 %, so that what else the machine does hits both alike.
+`empty_cache` times small requests while 1 GiB that a lane caches is given back.  `hog` serves beside a process
+that takes memory and lets go of it, under a limit of 1.2 x the budget that the kernel enforces (RLIMIT_DATA:
+a cgroup would need rights that a bench does not have).  `start` is systemd: from a connection to the first
+answer of a daemon that it starts.  The exit status says whether the figures hold; with --quick (some seconds
+each, for tests) only those that a busy machine does not spoil.
+"""
+import argparse
+import concurrent.futures
+import contextlib
+import json
+import mmap
+import multiprocessing
+import os
+import pathlib
+import resource
+import select
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests" / "e2e"))
+import harness  # noqa: E402
+import small_models  # noqa: E402
+
+MiB = 2 ** 20
+COLUMNS, WIDTH = 4, 65536  # of the hungry model: 1 MiB a row for each of its values
+DWELL_S = 2.0
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def load():
+    return f"load {os.getloadavg()[0]:.2f}"
+
+
+class Client:
+    """One kept connection that sends batches as binary tensors."""
+
+    def __init__(self, path):
+        self.connection = harness.UnixHTTPConnection(path)
+
+    def infer(self, model, rows, columns=COLUMNS):
+        """Milliseconds until the answer, or None when memory was refused."""
+        raw = np.ones((rows, columns), np.float32).tobytes()
+        head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [rows, columns],
+                                       "parameters": {"binary_data_size": len(raw)}}],
+                           "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}).encode()
+        begin = time.perf_counter()
+        self.connection.request("POST", f"/v2/models/{model}/infer", head + raw,
+                                {"Inference-Header-Content-Length": str(len(head))})
+        response = self.connection.getresponse()
+        text = response.read()
+        if response.status == 200:
+            return (time.perf_counter() - begin) * 1e3
+        if response.status not in (429, 503):
+            sys.exit(f"memory.py: {model}: {response.status} {text[:200]!r}")
+        return None
+
+
+class Daemon:
+    """sluiced with the models `hungry` and `double`."""
+
+    def __init__(self, options, *settings, **more):
+        self.models = tempfile.TemporaryDirectory(prefix="sluice-bench-")
+        write_models(self.models.name)
+        self.server = harness.Server(
+            str(options.build / "daemon" / "sluiced"),
+            [f"Models.Repository={self.models.name}", "Device.Device=cpu", *settings], as_daemon=True, **more)
+        harness.wait_for("the models", lambda: all(
+            self.server.request("GET", f"/v2/models/{name}/ready")[0] == 200 for name in ("hungry", "double")), 60)
+
+    def client(self):
+        return Client(self.server.path("http"))
+
+    def memory(self, name):
+        return self.server.metric("sluice_memory_" + name)
+
+    def stop(self):
+        self.server.stop()
+        self.models.cleanup()
+
+
+def write_models(folder):
+    small_models.write(folder, "hungry", small_models.hungry(COLUMNS, WIDTH), "max_batch_size: 2048")
+    small_models.write(folder, "double", small_models.times(2), "max_batch_size: 8")
+
+
+# ---- sawtooth ----
+
+def part_sawtooth(options):
+    most, seconds = 12, options.seconds or (8 if options.quick else 60)
+    probe = Daemon(options)
+    probe.client().infer("hungry", most)
+    peak = probe.memory('bytes{kind="cached"}') + probe.memory('bytes{kind="weights"}')
+    probe.stop()
+    held = True
+    for mark, share, count in (("low", 0.78, 1), ("high", 0.91, 1)):
+        limit = f"Memory.Limit={int(peak / share)}"
+        governed = Daemon(options, limit, f"Memory.Dwell={DWELL_S:g}s")
+        free = Daemon(options, limit, "Memory.LowWatermark=0.998", "Memory.HighWatermark=0.999",
+                      "Memory.CriticalWatermark=1", "Memory.IdleAfter=0")
+        times, clients = ([], []), (governed.client(), free.client())
+        begin, turn = time.perf_counter(), 0
+        while time.perf_counter() - begin < seconds:
+            rows = 1 + turn % most
+            for i in ((0, 1), (1, 0))[turn % 2]:
+                spent = clients[i].infer("hungry", rows)
+                if spent is None:
+                    sys.exit("memory.py: sawtooth: a batch that fits was refused")
+                times[i].append(spent)
+            turn += 1
+        changes = int(governed.memory("level_transitions_total"))
+        freed = int(governed.server.metric("sluice_empty_cache_freed_bytes_total"))
+        governed.stop()
+        free.stop()
+        ours, theirs = (percentile(values, 0.99) for values in times)
+        allowed = int(seconds / DWELL_S) + count
+        held &= changes <= allowed and (options.quick or ours / theirs <= 1.05)
+        print(f"sawtooth at the {mark} mark, {seconds} s: {changes} level changes (figure {allowed}: one a dwell), "
+              f"p99 {ours:.2f} ms governed, {theirs:.2f} ms with marks at 100 %, ratio {ours / theirs:.3f} "
+              f"(figure 1.05), median ratio {percentile(times[0], .5) / percentile(times[1], .5):.3f}, "
+              f"{freed / MiB:.0f} MiB given back, {turn} batches each, {load()}", flush=True)
+    return held
+
+
+# ---- empty_cache ----
+
+def timed(client, stop):
+    times = []
+    while not stop.is_set():
+        times.append(client.infer("double", 1))
+    return times
+
+
+def empty_cache_round(daemon, gib):
+    """Worst of small requests without, and while 1 GiB is given back; how long that took."""
+    big, small = daemon.client(), daemon.client()
+    big.infer("hungry", int(1024 * gib))
+    cached = daemon.memory('bytes{kind="cached"}')
+    answer = {}
+
+    def empty():
+        done = subprocess.run([os.environ["SLUICECTL"], "--server", "unix:" + daemon.server.path("admin"), "--json",
+                               "empty-cache"], capture_output=True, text=True, check=True)
+        answer.update(json.loads(done.stdout))
+
+    def watch(action):
+        stop = threading.Event()
+        worker = threading.Thread(target=lambda: (action(), stop.set()))
+        worker.start()
+        times = timed(small, stop)
+        worker.join()
+        return times
+
+    # The same program, with nothing to do, is what the machine does without us.
+    quiet = watch(lambda: [subprocess.run([os.environ["SLUICECTL"], "--server",
+                                           "unix:" + daemon.server.path("admin"), "--json", "status"],
+                                          capture_output=True, check=True), time.sleep(0.15)])
+    busy = watch(empty)
+    return cached, quiet, busy, answer
+
+
+def part_empty_cache(options):
+    rounds, gib = (3, 0.25) if options.quick else (9, 1)
+    daemon = Daemon(options, "Memory.Limit=3G", "Device.Lanes=2", "Memory.IdleAfter=0", "Device.InlineLimit=0")
+    added = []
+    for _ in range(rounds):
+        cached, quiet, busy, answer = empty_cache_round(daemon, gib)
+        added.append(max(busy) - max(quiet))
+        print(f"empty_cache of {cached / MiB:.0f} MiB in {answer['microseconds'] / 1e3:.0f} ms, {answer['freed_bytes'] / MiB:.0f} MiB "
+              f"freed: small requests median {percentile(quiet, .5):.2f} -> {percentile(busy, .5):.2f} ms, p99 "
+              f"{percentile(quiet, .99):.2f} -> {percentile(busy, .99):.2f}, worst {max(quiet):.2f} -> {max(busy):.2f} "
+              f"({len(quiet)} and {len(busy)}), {load()}", flush=True)
+    daemon.stop()
+    middle = percentile(added, .5)
+    print(f"empty_cache: {middle:+.2f} ms to the worst request, median of {rounds} (figure 2)")
+    return options.quick or middle <= 2
+
+
+# ---- hog ----
+
+def hog_process(take, orders):
+    """Holds `take` bytes of this machine's memory, and lets go of them, in turn, at every order."""
+    held = None
+    while orders.get():
+        if held is None:
+            held = mmap.mmap(-1, take)
+            for at in range(0, take, 4096):
+                held[at] = 1
+        else:
+            held.close()
+            held = None
+
+
+def available_bytes():
+    with open("/proc/meminfo") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+
+
+def resident_bytes(pid, what="VmHWM"):
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(what + ":"))
+
+
+def part_hog(options):
+    budget, seconds = 512 * MiB, options.seconds or (8 if options.quick else 60)
+    limit, take = int(1.2 * budget), 512 * MiB
+
+    def limited():
+        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+
+    daemon = Daemon(options, f"Memory.Limit={budget}", f"Memory.Headroom={available_bytes() - take // 2}",
+                    "Memory.HostLimit=32M", "Server.MaxMessageBytes=16M", "Device.Lanes=2", "Memory.Dwell=500ms", child=limited)
+    pid = daemon.server.process.pid
+    counts, levels, stop = {"answered": 0, "refused": 0}, set(), threading.Event()
+
+    def ask(first):
+        client, turn = daemon.client(), first
+        while not stop.is_set():
+            turn += 1
+            key = "refused" if client.infer("hungry", 1 + turn * 37 % 240) is None else "answered"
+            counts[key] += 1
+
+    orders = multiprocessing.Queue()
+    hog = multiprocessing.Process(target=hog_process, args=(take, orders), daemon=True)
+    hog.start()
+    workers = [threading.Thread(target=ask, args=(i,)) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        orders.put(True)
+        for _ in range(10):
+            time.sleep(0.1)
+            levels.add(int(daemon.memory("level")))
+    stop.set()
+    for worker in workers:
+        worker.join()
+    orders.put(False)
+    hog.join()
+    alive = daemon.server.process.poll() is None
+    most = resident_bytes(pid)
+    daemon.stop()  # fails when it does not leave by itself with 0
+    print(f"hog of {take / MiB:.0f} MiB taking and giving back for {seconds} s, budget {budget / MiB:.0f} MiB, RLIMIT_DATA "
+          f"{limit / MiB:.0f} MiB: {'alive' if alive else 'DEAD'}, {counts['answered']} answered, {counts['refused']} refused "
+          f"for memory, levels seen {sorted(levels)}, most resident {most / MiB:.0f} MiB, {load()}", flush=True)
+    return alive and counts["answered"] > 0
+
+
+# ---- start ----
+
+def first_answer(path, model):
+    """Seconds from here to the first answer of the kind; asks again while the model is not there yet."""
+    begin, early = time.perf_counter(), None
+    while True:
+        client = Client(path)
+        try:
+            client.connection.request("GET", "/v2/health/live")
+            client.connection.getresponse().read()
+            early = early or time.perf_counter() - begin
+            raw = np.ones((1, COLUMNS), np.float32).tolist()
+            client.connection.request("POST", f"/v2/models/{model}/infer", json.dumps({"inputs": [
+                {"name": "x", "datatype": "FP32", "shape": [1, COLUMNS], "data": raw}]}))
+            response = client.connection.getresponse()
+            response.read()
+            if response.status == 200:
+                return early, time.perf_counter() - begin
+        finally:
+            client.connection.close()
+
+
+def part_start(options):
+    """What systemd does with sluiced-http.socket: it holds the socket, and starts the daemon on a connection."""
+    lives, answers = [], []
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+        write_models(folder + "/models")
+        path = folder + "/http.sock"
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(path)
+        listener.listen(64)
+        for _ in range(2 if options.quick else 10):
+            process = activate(options, folder, listener)
+            live, answer = first_answer(path, "double")
+            lives.append(live * 1e3)
+            answers.append(answer * 1e3)
+            if process.result().wait(60) != 0:
+                sys.exit("memory.py: start: the daemon did not leave by itself with 0")
+        listener.close()
+    print(f"start on a connection: {percentile(lives, .5):.0f} ms to the first answer of /v2/health/live, "
+          f"{percentile(answers, .5):.0f} ms to the first inference (worst {max(answers):.0f}), exit by ExitIdle=1s each "
+          f"time, median of {len(lives)}, {load()}", flush=True)
+    return True
+
+
+def activate(options, folder, listener):
+    """A thread that waits for a connection and starts the daemon with the socket; its result is the process."""
+    command = [str(options.build / "daemon" / "sluiced"), "--model-repository", folder + "/models"]
+    for item in ("Server.GrpcListen=", "Server.MetricsListen=", f"Server.AdminListen=unix:{folder}/admin.sock",
+                 "Server.ExitIdle=1s", "Device.Device=cpu"):
+        command += ["--set", item]
+
+    def start():
+        select.select([listener], [], [])
+        script = f'exec 3<&{listener.fileno()}; export LISTEN_PID=$$; exec "$@"'
+        with open(folder + "/log", "a") as log:
+            return subprocess.Popen(["bash", "-c", script, "bash", *command], stderr=log,
+                                    pass_fds=[listener.fileno()],
+                                    env={**os.environ, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "http"})
+
+    return concurrent.futures.ThreadPoolExecutor(1).submit(start)
+
+
+PARTS = {"sawtooth": part_sawtooth, "empty_cache": part_empty_cache, "hog": part_hog, "start": part_start}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--part", default=",".join(PARTS))
+    parser.add_argument("--seconds", type=int, default=0, help="of sawtooth and hog, instead of 60")
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    os.environ.setdefault("SLUICECTL", str(options.build / "client" / "sluicectl"))
+    held = True
+    for part in options.part.split(","):
+        if part not in PARTS:
+            sys.exit(f"memory.py: no part '{part}'; known are {', '.join(PARTS)}")
+        held &= PARTS[part](options)
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())
