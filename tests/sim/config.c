@@ -111,6 +111,7 @@ void config_read(void)
     sim.hang_at = env_number("SLUICE_SIM_HANG", 0);
     sim.break_at = env_number("SLUICE_SIM_BREAK", 0);
     sim.break_code = cudaErrorIllegalAddress;
+    sim.endless = env_number("SLUICE_SIM_ENDLESS", 0);
     env_failures();
     if (env_number("SLUICE_SIM_LEAKS", 0) != 0)
         atexit(report_at_exit);
@@ -125,6 +126,7 @@ void sim_reset(void)
     sim.sticky = cudaSuccess;
     sim.kernels = sim.hang_at = sim.break_at = 0;
     sim.others_bytes = sim.process_limit_bytes = 0;
+    sim.endless = 0;
     sim.peak_bytes = sim.used_bytes;
     finding_forget();
     sim_unlock();
@@ -198,6 +200,14 @@ void sim_break_nth_kernel(unsigned n, int code)
     sim_lock();
     sim.break_at = n == 0 ? 0 : sim.kernels + n;
     sim.break_code = (cudaError_t)code;
+    sim_unlock();
+}
+
+void sim_set_endless(uint64_t instructions)
+{
+    sim_start();
+    sim_lock();
+    sim.endless = instructions;
     sim_unlock();
 }
 

@@ -64,6 +64,7 @@ struct sim {
     unsigned long hang_at;
     unsigned long break_at;
     cudaError_t break_code;
+    uint64_t endless; /* instructions of one thread; 0: the interpreter's own limit */
     unsigned long open[OPEN_KINDS];
     uint64_t instructions;
 };

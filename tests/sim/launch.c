@@ -134,6 +134,7 @@ void kernel_run(const struct kernel_work *work)
         .parameters = work->parameters,
         .threads = sim.threads,
         .order = sim.order,
+        .endless = sim.endless,
         .check_races = sim.check_races,
         .check_uninitialised = sim.check_uninitialised,
     };

@@ -62,6 +62,10 @@ SIM_EXPORT void sim_release_hung(void);
  * sticks as it does on a GPU: nearly every later call fails with it. */
 SIM_EXPORT void sim_break_nth_kernel(unsigned n, int code);
 
+/* A thread of a kernel that runs more instructions than this is taken for one without end; 0: 2^31.
+ */
+SIM_EXPORT void sim_set_endless(uint64_t instructions);
+
 /* Calls of a function so far. */
 SIM_EXPORT unsigned long sim_count(const char *function);
 

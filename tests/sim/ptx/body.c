@@ -69,13 +69,16 @@ static void labels_free(struct builder *builder)
 }
 
 /* .reg .b32 %r<100>, x, y; */
-static void registers_read(struct builder *builder, struct cursor *cursor)
+static void registers_read(struct builder *builder, struct cursor *cursor, const char *directive)
 {
     char token[TOKEN_BYTES];
     char name[TOKEN_BYTES];
     enum type type;
 
-    token_next(cursor, token);
+    if (directive[4] == '.') /* .reg.b32 in one word */
+        memcpy(token, directive + 4, strlen(directive + 4) + 1);
+    else
+        token_next(cursor, token);
     type = type_of(token[0] == '.' ? token + 1 : token);
     if (type == TYPE_NONE || type_bytes(type) > 8)
         refuse(builder, "registers of type '%s'", token);
@@ -134,8 +137,8 @@ static void directive_read(struct builder *builder, struct cursor *cursor, const
 {
     if (strcmp(token, ".loc") == 0)
         location_read(builder, cursor);
-    else if (strcmp(token, ".reg") == 0)
-        registers_read(builder, cursor);
+    else if (strcmp(token, ".reg") == 0 || strncmp(token, ".reg.", 5) == 0)
+        registers_read(builder, cursor, token);
     else if (strcmp(token, ".local") == 0 || strcmp(token, ".shared") == 0 ||
              strcmp(token, ".param") == 0)
         memory_read(builder, cursor, token);
@@ -147,9 +150,9 @@ static void directive_read(struct builder *builder, struct cursor *cursor, const
 }
 
 static const struct decoder *const decoders[] = {
-    decode_arithmetic, decode_float, decode_half,   decode_bits,   decode_compare,
-    decode_convert,    decode_move,  decode_memory, decode_atomic, decode_async,
-    decode_flow,       decode_warp,  decode_matrix,
+    decode_arithmetic, decode_float, decode_half,   decode_bits,     decode_compare,
+    decode_convert,    decode_move,  decode_memory, decode_atomic,   decode_async,
+    decode_flow,       decode_warp,  decode_matrix, decode_fragment, decode_wmma,
 };
 
 /* A name may be in several lists: half precision has its own add.  The first list whose decoder

@@ -202,5 +202,7 @@ extern const struct decoder decode_async[];
 extern const struct decoder decode_flow[];
 extern const struct decoder decode_warp[];
 extern const struct decoder decode_matrix[];
+extern const struct decoder decode_fragment[];
+extern const struct decoder decode_wmma[];
 
 #endif

@@ -60,6 +60,7 @@ struct ptx_grid {
     const unsigned char *parameters;
     unsigned threads; /* of the host; 0: one a processor */
     uint64_t order;   /* of the blocks: 0 forwards, 1 backwards, else the seed of a shuffle */
+    uint64_t endless; /* instructions of a thread that is taken for endless; 0: 2^31 */
     bool check_races;
     bool check_uninitialised;
     uint64_t instructions; /* out: run, counted a lane */

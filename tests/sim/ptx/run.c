@@ -220,6 +220,7 @@ static bool block_lives(const struct worker *worker)
 /* One turn of all warps; false when none could run. */
 static bool block_turn(struct worker *worker)
 {
+    uint64_t endless = worker->grid->endless != 0 ? worker->grid->endless : ENDLESS;
     bool ran = false;
 
     for (unsigned i = 0; i < worker->warp_count; i++) {
@@ -229,9 +230,9 @@ static bool block_turn(struct worker *worker)
             continue;
         ran = true;
         warp_run(warp, SLICE);
-        if (warp->instructions > ENDLESS)
+        if (warp->instructions > endless)
             fault(warp, &worker->kernel->ops[warp->pc], warp->active, PTX_TIMEOUT,
-                  "still running after %llu instructions", (unsigned long long)ENDLESS);
+                  "still running after %llu instructions", (unsigned long long)endless);
         if (worker->launch->end != PTX_DONE)
             return true;
     }
