@@ -76,7 +76,7 @@ static enum status bind_inputs(struct lane *lane, struct batch *batch, char **ou
 
     if (batch->io_bytes > 0)
         TRY(lane_arena_begin_for(lane->io, &use, &base));
-    at = base;
+    batch->io_base = at = base;
     for (size_t i = 0; i < batch->queue->inputs; i++) {
         if (!batch->gathers) {
             /* The run only reads it. */
@@ -106,6 +106,33 @@ static void bind_outputs(struct lane *lane, struct batch *batch, char *device_ou
     }
 }
 
+/* More io memory of the device behind what the batch has; its admission goes by what the plan told,
+ * so this is asked for now.  NULL: there is none. */
+static void *extend_io(struct lane *lane, struct batch *batch, size_t bytes)
+{
+    uint64_t page = lane->batcher->device->memory->page_bytes;
+    uint64_t at = align_io(batch->io_bytes), end = at + (bytes > 0 ? bytes : 1);
+    uint64_t more = whole_pages(end, page) - whole_pages(batch->io_bytes, page);
+    struct ledger *ledger = lane->batcher->ledger;
+    struct ledger_account *account = network_account(batch->queue->network);
+    void *base = batch->io_base;
+    enum status status;
+
+    if (more > 0 &&
+        ledger_reserve_for(ledger, account, more, &batch->available_bytes) != STATUS_OK) {
+        batch->needed_bytes = more;
+        return NULL;
+    }
+    batch->reserved_bytes += more;
+    status = batch->io_bytes == 0 ? lane_arena_begin(lane->io, end, &base)
+                                  : lane_arena_extend(lane->io, end);
+    if (status != STATUS_OK)
+        return NULL;
+    batch->io_base = base;
+    batch->io_bytes = end;
+    return batch->io_base + at;
+}
+
 static void *place_output(void *arg, size_t output, const struct shape *shape, size_t bytes)
 {
     struct lane *lane = arg;
@@ -113,7 +140,9 @@ static void *place_output(void *arg, size_t output, const struct shape *shape, s
 
     (void)shape;
     batch->out_base[output] = response_extend(batch->response, bytes);
-    return batch->out_base[output];
+    if (lane->batcher->device->ops->host_memory || batch->out_base[output] == NULL)
+        return batch->out_base[output];
+    return extend_io(lane, batch, bytes);
 }
 
 /* ---- run ---- */
@@ -153,6 +182,22 @@ static bool makes_text(const struct model_queue *queue)
     return false;
 }
 
+/* Outputs on their way to the response; the run waits for them. */
+static enum status fetch_outputs(void *arg)
+{
+    struct lane *lane = arg;
+    struct batch *batch = &lane->batch;
+    const struct device_ops *ops = lane->batcher->device->ops;
+
+    if (ops->host_memory)
+        return STATUS_OK;
+    for (size_t i = 0; i < batch->queue->outputs; i++)
+        if (batch->out_offset[i] != OUTPUT_UNWANTED && batch->out_offset[i] != OUTPUT_PASSED)
+            TRY(ops->copy_out(lane->device_lane, batch->out_base[i], batch->out[i].data,
+                              batch->out[i].bytes));
+    return STATUS_OK;
+}
+
 static enum status run_plan(struct lane *lane, struct batch *batch, struct error *err)
 {
     struct request *first = LIST_FIRST(&batch->requests, struct request, link);
@@ -167,8 +212,10 @@ static enum status run_plan(struct lane *lane, struct batch *batch, struct error
         .cancelled = batch->count == 1 ? &first->cancelled : NULL,
         .admit = admit_segment,
         .admit_arg = lane,
-        .place = lane->batcher->device->ops->host_memory ? place_output : NULL,
+        .place = place_output,
         .place_arg = lane,
+        .finish = fetch_outputs,
+        .finish_arg = lane,
         .progress = &lane->batcher->progress,
     };
 
@@ -186,7 +233,7 @@ static enum status run_or_trim(struct lane *lane, struct batch *batch, struct er
 
     if (status != STATUS_NO_MEMORY || batch->needed_bytes > batch->available_bytes)
         return status; /* what the books refuse, a trim does not bring */
-    (void)batcher_trim(lane->batcher, 0);
+    (void)batcher_recycle(lane->batcher);
     (void)host_pool_trim(lane->batcher->host_pool, 0);
     return run_plan(lane, batch, err);
 }
@@ -197,25 +244,11 @@ static enum status bind_or_trim(struct lane *lane, struct batch *batch, char **o
 
     if (status != STATUS_NO_MEMORY)
         return status;
-    (void)batcher_trim(lane->batcher, 0);
+    (void)batcher_recycle(lane->batcher);
     return bind_inputs(lane, batch, out_rest);
 }
 
 /* ---- out ---- */
-
-static enum status copy_outputs(struct lane *lane, struct batch *batch)
-{
-    const struct device_ops *ops = lane->batcher->device->ops;
-    char *host = response_data(batch->response);
-
-    if (ops->host_memory)
-        return STATUS_OK;
-    for (size_t i = 0; i < batch->queue->outputs; i++)
-        if (batch->out_offset[i] < OUTPUT_PASSED)
-            TRY(ops->copy_out(lane->device_lane, host + batch->out_offset[i], batch->out[i].data,
-                              batch->out[i].bytes));
-    return ops->lane_wait(lane->device_lane);
-}
 
 /* Whether every output has one row for each row of the batch, so that it may be cut. */
 static enum status check_rows(const struct batch *batch, struct error *err)
@@ -295,9 +328,9 @@ static enum status run_once(struct lane *lane, struct batch *batch, struct error
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
     }
     if (status == STATUS_OK)
-        status = copy_outputs(lane, batch);
-    if (status == STATUS_OK)
         status = check_rows(batch, err);
+    else if (!lane->batcher->device->ops->host_memory)
+        (void)lane->device_lane->device->ops->lane_wait(lane->device_lane); /* copies of inputs */
     if (batch->io_bytes > 0)
         lane_arena_end(lane->io);
     if (status == STATUS_OK)

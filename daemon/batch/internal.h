@@ -28,8 +28,9 @@ struct batch {
     const bool *out_bound;          /* the plan's; may be NULL */
     bool gathers;                   /* inputs are copied together, else bound where they are */
     uint64_t io_bytes;              /* of the lane's io memory */
-    uint64_t peak_bytes;            /* whole pages held for the activations */
-    uint64_t reserved_bytes;        /* in the ledger, given back by batch_release() */
+    char *io_base;
+    uint64_t peak_bytes;                    /* whole pages held for the activations */
+    uint64_t reserved_bytes;                /* in the ledger, given back by batch_release() */
     uint64_t needed_bytes, available_bytes; /* when it was not admitted */
     uint64_t run_bytes;                     /* of activations the plan itself asks for */
     bool may_restart;                       /* its requests may go back to their queue */
@@ -161,6 +162,9 @@ void batch_release(struct lane *lane, struct batch *batch);
 /* Input shapes for `rows` rows, out of the scratch; NULL: no memory. */
 struct shape *batch_shapes(struct arena *scratch, const struct model_queue *queue,
                            const struct request *first, int64_t rows);
+/* Lanes' cached memory becomes free for others of this process, who want it at once: the device
+ * need not have it back in between.  Returns the bytes. */
+uint64_t batcher_recycle(struct batcher *batcher);
 uint64_t whole_pages(uint64_t bytes, uint64_t page);
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
                   uint64_t needed_bytes, uint64_t available_bytes);

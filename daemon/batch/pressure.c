@@ -209,7 +209,7 @@ static struct lane_arena *stalest(struct batcher *batcher, uint64_t seen, unsign
     return best;
 }
 
-uint64_t batcher_trim_some(struct batcher *batcher, uint64_t keep_bytes, uint64_t most_bytes)
+static uint64_t trim_lanes(struct batcher *batcher, uint64_t keep_bytes, uint64_t most_bytes)
 {
     uint64_t freed = 0, seen = 0, cached = batcher_cached_bytes(batcher);
     struct lane_arena *arena;
@@ -227,6 +227,19 @@ uint64_t batcher_trim_some(struct batcher *batcher, uint64_t keep_bytes, uint64_
         cached -= part < cached ? part : cached;
     }
     return freed;
+}
+
+uint64_t batcher_trim_some(struct batcher *batcher, uint64_t keep_bytes, uint64_t most_bytes)
+{
+    uint64_t freed = trim_lanes(batcher, keep_bytes, most_bytes);
+
+    device_give_back(batcher->device);
+    return freed;
+}
+
+uint64_t batcher_recycle(struct batcher *batcher)
+{
+    return trim_lanes(batcher, 0, UINT64_MAX);
 }
 
 uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes)

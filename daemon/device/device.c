@@ -156,6 +156,12 @@ void device_close(struct device *device)
         host->ops->close(host);
 }
 
+void device_give_back(struct device *device)
+{
+    if (device->memory->ops->trim != NULL)
+        (void)device->memory->ops->trim(device->memory, 0);
+}
+
 enum status device_lane_open_host(struct device_lane *lane)
 {
     struct device *host = lane->device->host;

@@ -94,6 +94,9 @@ void device_register(const struct device_ops *ops);
 MUST_CHECK enum status device_open(const struct device_config *config, struct device **out_device,
                                    struct error *err);
 void device_close(struct device *device); /* NULL is fine */
+/* What was decommitted and kept for the next commit goes back to the device itself.  Threads: any.
+ */
+void device_give_back(struct device *device);
 /* For lane_open() and lane_close() of devices without host_memory. */
 MUST_CHECK enum status device_lane_open_host(struct device_lane *lane);
 void device_lane_close_host(struct device_lane *lane);

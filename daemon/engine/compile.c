@@ -373,6 +373,7 @@ static enum status make(struct making *making, const struct shape *shapes,
         describe_outputs(making) != STATUS_OK)
         return no_memory(err);
     describe_carries(making);
+    plan->recordings = recordings_create(plan, making->network->device);
     return STATUS_OK;
 }
 
@@ -407,6 +408,7 @@ void plan_destroy(struct plan *plan)
         constant_unref(plan->in_values[i]);
     for (size_t i = 0; i < plan->carry_count; i++)
         constant_unref(plan->carries[i].constant);
+    recordings_destroy(plan->recordings);
     plan_forget_uploads(plan);
     graph_destroy(plan->graph);
     arena_deinit(&plan->arena);

@@ -134,6 +134,10 @@ typedef enum status (*run_admit_fn)(void *arg, uint64_t total_bytes);
 #define RUN_PLACE SIZE_MAX
 typedef void *(*run_place_fn)(void *arg, size_t output, const struct shape *shape, size_t bytes);
 
+/* Called once everything of the run is given to the lane, before it is waited for: what is put on
+ * the lane here (copies of outputs to the host) is waited for together with it. */
+typedef enum status (*run_finish_fn)(void *arg);
+
 struct run {
     struct device_lane *lane;
     struct lane_arena *arena;
@@ -148,6 +152,8 @@ struct run {
     void *admit_arg;
     run_place_fn place; /* NULL: such outputs end in STATUS_INVALID */
     void *place_arg;
+    run_finish_fn finish; /* may be NULL */
+    void *finish_arg;
     struct string_heap *strings; /* for STRING outputs: must outlive their use.  May be NULL */
     _Atomic uint64_t *progress;  /* steps forward with every step; may be NULL */
     int64_t *step_ns; /* profile: adds each step's time; room for plan_facts.steps.  May be NULL */

@@ -163,7 +163,8 @@ struct plan {
     size_t found_count;
     uint64_t peak_bytes;
     uint64_t lower_bound_bytes;
-    uint64_t host_bytes; /* behind BASE_HOST */
+    uint64_t host_bytes;           /* behind BASE_HOST */
+    struct recordings *recordings; /* record.c; NULL: it is never recorded */
     size_t upload_count; /* constants of its own on the device: keys in network->plan_constants */
     struct constant **uploads;
     uint64_t requested_bytes; /* alive at the peak's node, before alignment */
@@ -199,6 +200,20 @@ bool guards_are_whole(const struct step *step, char *const *guard_bases);
 enum status guards_broken(struct plan *plan, const struct step *step, struct error *err);
 /* Whether the device's memory can be guarded by the host. */
 bool guards_apply(const struct device *device);
+
+/* record.c: see there.  NULL when the plan cannot be recorded on the device. */
+struct recordings *recordings_create(const struct plan *plan, struct device *device);
+void recordings_destroy(struct recordings *recordings); /* no run of the plan; NULL is fine */
+/* What a run with these bases is to do: run its steps, record them, or replay. */
+enum recording_use { RECORDING_NONE, RECORDING_RECORD, RECORDING_REPLAY };
+enum recording_use recordings_use(struct recordings *recordings, struct device_lane *lane,
+                                  char *const *bases);
+/* Around the steps; when either does not answer OK they are run without, unless the device is lost.
+ * `recorded` is how the steps fared. */
+MUST_CHECK enum status recordings_begin(struct recordings *recordings, struct device_lane *lane);
+MUST_CHECK enum status recordings_end(struct recordings *recordings, struct device_lane *lane,
+                                      enum status recorded);
+MUST_CHECK enum status recordings_replay(struct recordings *recordings, struct device_lane *lane);
 
 /* A plan from the cache or made now; values: per input, its elements when the program wants them.
  */

@@ -71,6 +71,13 @@ static enum status run_step(struct running *running, const struct frame *frame, 
     return step->kernel->enqueue(step->state, &step->call, &run);
 }
 
+static enum status wait_for_lane(const struct running *running)
+{
+    struct device_lane *lane = running->run->lane;
+
+    return lane->device->ops->lane_wait(lane);
+}
+
 static enum status step_failed(const struct running *running, const struct step *step,
                                enum status status)
 {
@@ -99,6 +106,8 @@ static enum status run_steps(struct running *running, const struct frame *frame,
                              step->name);
         guards_set(step, frame->guard_bases);
         status = run_step(running, frame, step, in, out);
+        if (step_ns != NULL && status == STATUS_OK)
+            status = wait_for_lane(running); /* the time of what it does, not of asking for it */
         if (running->run->progress != NULL)
             atomic_fetch_add_explicit(running->run->progress, 1, memory_order_relaxed);
         if (!guards_are_whole(step, frame->guard_bases))
@@ -113,6 +122,45 @@ static enum status run_steps(struct running *running, const struct frame *frame,
         }
     }
     return STATUS_OK;
+}
+
+/* ---- recordings ---- */
+
+static enum status record_steps(struct running *running, const struct frame *frame)
+{
+    struct device_lane *lane = running->run->lane;
+    struct recordings *recordings = frame->plan->recordings;
+    enum status status = recordings_begin(recordings, lane);
+
+    if (status == STATUS_OK)
+        status = recordings_end(recordings, lane, run_steps(running, frame, NULL));
+    if (status == STATUS_OK)
+        return recordings_replay(recordings, lane);
+    return status == STATUS_DEVICE_LOST ? status : run_steps(running, frame, NULL);
+}
+
+static enum status replay_steps(struct running *running, const struct frame *frame)
+{
+    if (is_cancelled(running))
+        return error_set(running->err, STATUS_CANCELLED, "cancelled");
+    if (running->run->progress != NULL)
+        atomic_fetch_add_explicit(running->run->progress, 1, memory_order_relaxed);
+    return recordings_replay(frame->plan->recordings, running->run->lane);
+}
+
+static enum status compute(struct running *running, const struct frame *frame, int64_t *step_ns)
+{
+    enum recording_use use =
+        step_ns != NULL ? RECORDING_NONE
+                        : recordings_use(frame->plan->recordings, running->run->lane, frame->bases);
+    enum status status;
+
+    if (use == RECORDING_NONE)
+        return run_steps(running, frame, step_ns);
+    status = use == RECORDING_RECORD ? record_steps(running, frame) : replay_steps(running, frame);
+    if (status != STATUS_OK && running->err != NULL && running->err->text[0] == '\0')
+        (void)error_set(running->err, status, "the recorded plan: %s", status_words(status));
+    return status;
 }
 
 /* ---- memory ---- */
@@ -379,7 +427,7 @@ static enum status run_plan(struct running *running, struct plan *plan,
     TRY(enter_host(running, plan, &bases[BASE_HOST]));
     if (guards_apply(running->run->lane->device))
         guard_bases[BASE_ARENA] = bases[BASE_ARENA];
-    TRY(run_steps(running, &frame, borders->step_ns));
+    TRY(compute(running, &frame, borders->step_ns));
     tell_shapes(&frame, borders->out_shapes);
     if (plan->rest == NULL)
         return STATUS_OK;
@@ -422,6 +470,16 @@ static void learn_time(struct plan *plan, int64_t spent_us)
                           memory_order_relaxed);
 }
 
+/* Whatever became of the run, nothing may touch its memory afterwards. */
+static enum status finish_lane(const struct run *run, enum status status, struct error *err)
+{
+    enum status waited = run->lane->device->ops->lane_wait(run->lane);
+
+    if (waited == STATUS_OK || (status != STATUS_OK && waited != STATUS_DEVICE_LOST))
+        return status;
+    return error_set(err, waited, "the device failed");
+}
+
 enum status plan_run(struct plan *plan, struct run *run, struct error *err)
 {
     struct running running = {.run = run, .strings = run->strings, .err = err};
@@ -451,13 +509,9 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
     running.arena = base;
     ops->lane_enter(run->lane);
     status = run_plan(&running, plan, &borders, 0);
-    if (status == STATUS_OK) {
-        status = ops->lane_wait(run->lane);
-        if (status != STATUS_OK)
-            status = error_set(err, status, "the device failed");
-    } else {
-        (void)ops->lane_wait(run->lane); /* nothing may touch the arena afterwards */
-    }
+    if (status == STATUS_OK && run->finish != NULL)
+        status = run->finish(run->finish_arg);
+    status = finish_lane(run, status, err);
     lane_arena_end(run->arena);
     string_heap_destroy(own_strings);
     if (status == STATUS_OK)

@@ -227,18 +227,10 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
         status = STATUS_CANCELLED;
     if (status == STATUS_OK)
         status = fake_compute(plan, run, err);
+    if (status == STATUS_OK && run->finish != NULL)
+        status = run->finish(run->finish_arg);
     lane_arena_end(run->arena);
     return status;
-}
-
-struct string_heap *string_heap_create(void)
-{
-    return NULL;
-}
-
-void string_heap_destroy(struct string_heap *heap)
-{
-    (void)heap;
 }
 
 /* ---- the device ---- */

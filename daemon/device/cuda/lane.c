@@ -92,3 +92,63 @@ enum status cuda_lane_copy(struct device_lane *lane, void *to, const void *from,
 {
     return copy(lane, to, from, bytes, cudaMemcpyDeviceToDevice);
 }
+
+/* ---- recordings: CUDA graphs ---- */
+
+struct device_recording {
+    int ordinal;
+    cudaGraphExec_t exec;
+};
+
+/* Thread-local: other threads may load models, which allocates, while this one records. */
+enum status cuda_lane_record_begin(struct device_lane *lane)
+{
+    return cuda_status(
+        cudaStreamBeginCapture(cuda_lane_of(lane)->stream, cudaStreamCaptureModeThreadLocal));
+}
+
+static enum status instantiate(struct device_recording *recording, cudaGraph_t graph)
+{
+    enum status status = cuda_status(cudaGraphInstantiate(&recording->exec, graph, 0));
+
+    (void)cuda_status(cudaGraphDestroy(graph));
+    return status;
+}
+
+/* A capture that something made invalid ends with an error, and the stream is as before. */
+enum status cuda_lane_record_end(struct device_lane *lane, struct device_recording **out_recording)
+{
+    struct device_recording *recording = calloc(1, sizeof(*recording));
+    cudaGraph_t graph = NULL;
+    cudaError_t error = cudaStreamEndCapture(cuda_lane_of(lane)->stream, &graph);
+    enum status status;
+
+    if (error != cudaSuccess || graph == NULL || recording == NULL) {
+        free(recording);
+        if (graph != NULL)
+            (void)cuda_status(cudaGraphDestroy(graph));
+        return cuda_status(error) == STATUS_DEVICE_LOST ? STATUS_DEVICE_LOST : STATUS_UNSUPPORTED;
+    }
+    recording->ordinal = cuda_device_of(lane->device)->ordinal;
+    status = instantiate(recording, graph);
+    if (status != STATUS_OK) {
+        free(recording);
+        return status == STATUS_DEVICE_LOST ? status : STATUS_UNSUPPORTED;
+    }
+    *out_recording = recording;
+    return STATUS_OK;
+}
+
+enum status cuda_lane_replay(struct device_lane *lane, struct device_recording *recording)
+{
+    return cuda_status(cudaGraphLaunch(recording->exec, cuda_lane_of(lane)->stream));
+}
+
+void cuda_recording_destroy(struct device_recording *recording)
+{
+    if (recording == NULL)
+        return;
+    (void)cudaSetDevice(recording->ordinal);
+    (void)cuda_status(cudaGraphExecDestroy(recording->exec));
+    free(recording);
+}

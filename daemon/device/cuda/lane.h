@@ -11,5 +11,9 @@ enum status cuda_lane_wait(struct device_lane *lane);
 enum status cuda_lane_copy_in(struct device_lane *lane, void *to, const void *from, size_t bytes);
 enum status cuda_lane_copy_out(struct device_lane *lane, void *to, const void *from, size_t bytes);
 enum status cuda_lane_copy(struct device_lane *lane, void *to, const void *from, size_t bytes);
+enum status cuda_lane_record_begin(struct device_lane *lane);
+enum status cuda_lane_record_end(struct device_lane *lane, struct device_recording **out_recording);
+enum status cuda_lane_replay(struct device_lane *lane, struct device_recording *recording);
+void cuda_recording_destroy(struct device_recording *recording);
 
 #endif
