@@ -141,7 +141,8 @@ static void argument_read(struct builder *builder, struct cursor *cursor, struct
         argument_read(builder, cursor, out);
         out->is_address = true;
         if (!token_take(cursor, "]"))
-            refuse(builder, "an address of a form that is not known");
+            refuse(builder, "%s with an address of a form that is not known",
+                   builder->statement.name);
         return;
     }
     if (strcmp(token, "!") == 0) {
