@@ -29,12 +29,32 @@ static const char *parameter(const Inference__ModelConfig *config, const char *n
     return NULL;
 }
 
+/* Ours must be right to the letter; those of other backends mean nothing here. */
+static enum status check_parameters(const struct model *model, struct error *err)
+{
+    static const char *const known[] = {"sluice.pin", "sluice.keep_alive"};
+
+    for (size_t i = 0; i < model->config->n_parameters; i++) {
+        const char *key = model->config->parameters[i]->key;
+
+        if (strcmp(key, known[0]) == 0 || strcmp(key, known[1]) == 0)
+            continue;
+        if (strncmp(key, "sluice.", 7) == 0)
+            return error_set(err, STATUS_INVALID,
+                             "model '%s': there is no parameter '%.60s', only '%s' and '%s'",
+                             model->name, key, known[0], known[1]);
+        log_warn("model '%s': parameter '%s' has no effect here, ignoring", model->name, key);
+    }
+    return STATUS_OK;
+}
+
 enum status resident_configure(struct model *model, struct error *err)
 {
     const char *pin = parameter(model->config, "sluice.pin");
     const char *keep = parameter(model->config, "sluice.keep_alive");
     struct resident *resident = &model->resident;
 
+    TRY(check_parameters(model, err));
     resident->own_keep_us = KEEP_ALIVE_DEFAULT;
     atomic_init(&resident->keep_us, KEEP_ALIVE_DEFAULT);
     resident->is_pinned = pin != NULL && strcmp(pin, "true") == 0;

@@ -1,4 +1,5 @@
 /* Lanes, admission, inline runs and answers, on an engine that the test drives. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -917,6 +918,128 @@ static void every_allocation_of_an_inline_run_may_fail(void **state)
     }
 }
 
+static unsigned attended;
+
+static void attend(void *arg)
+{
+    assert_ptr_equal(arg, &fixture);
+    attended++; /* under the batcher's lock */
+}
+
+static void a_parked_queue_takes_requests_and_runs_them_when_it_is_resumed(void **state)
+{
+    struct queue_use use;
+    struct call *call;
+
+    (void)state;
+    attended = 0;
+    start();
+    batcher_set_attend(fixture.batcher, attend, &fixture);
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_OK);
+    assert_false(queue_visit(fixture.queue));
+    assert_int_equal(attended, 0);
+    call = send_rows(1, 5);
+    assert_int_equal(attended, 1);
+    queue_read_use(fixture.queue, &use);
+    assert_int_equal(use.pending, 1);
+    assert_int_equal(use.waiting, 1);
+    assert_int_equal(use.idle_since_us, CLOCK_NEVER);
+    assert_int_equal(fixture.network.runs, 0);
+    queue_resume(fixture.queue);
+    await_answers(1);
+    assert_answer_is_right(call);
+}
+
+static void a_request_that_waits_for_a_parked_queue_expires(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start();
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_OK);
+    call = make(1, 0);
+    call->request.deadline_us = clock_now_us() + 20000;
+    submit(call);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_DEADLINE);
+    queue_resume(fixture.queue);
+}
+
+static void what_waits_in_a_parked_queue_is_refused_with_the_reason(void **state)
+{
+    struct error err;
+    struct call *first, *second;
+
+    (void)state;
+    (void)error_set(&err, STATUS_PRECONDITION, "its file changed");
+    start();
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_OK);
+    first = send_rows(1, 0);
+    second = send_rows(2, 0);
+    queue_refuse(fixture.queue, &err);
+    await_answers(2);
+    assert_int_equal(first->request.status, STATUS_PRECONDITION);
+    assert_string_equal(second->request.error.text, "its file changed");
+    queue_refuse(fixture.queue, &err); /* nobody waits */
+    queue_resume(fixture.queue);
+}
+
+static void a_queue_in_use_or_visited_is_not_parked(void **state)
+{
+    (void)state;
+    start();
+    assert_true(queue_visit(fixture.queue));
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_UNAVAILABLE);
+    queue_leave(fixture.queue);
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    (void)send_rows(1, 0);
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_UNAVAILABLE);
+    assert_int_equal(queue_park(fixture.queue, PARK_NEEDED), STATUS_UNAVAILABLE);
+    fake_gate(&fixture.network, false);
+    await_answers(2); /* the second one when the moment has passed */
+    while (queue_park(fixture.queue, PARK_NEEDED) != STATUS_OK)
+        sched_yield(); /* the lane has answered, and is about to be free */
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_UNAVAILABLE); /* it is */
+    queue_resume(fixture.queue);
+}
+
+/* An answer is there a moment before the queue is at rest. */
+static void await_rest(struct queue_use *use)
+{
+    queue_read_use(fixture.queue, use);
+    while (use->pending > 0) {
+        (void)sched_yield();
+        queue_read_use(fixture.queue, use);
+    }
+}
+
+static void the_attendant_hears_of_idle_queues_that_may_not_be_so_for_long(void **state)
+{
+    struct queue_use use;
+
+    (void)state;
+    attended = 0;
+    start();
+    batcher_set_attend(fixture.batcher, attend, &fixture);
+    batcher_attend_at(fixture.batcher, clock_now_us() + 1000000000);
+    (void)send_rows(1, 0);
+    await_answers(1);
+    queue_set_patience(fixture.queue, INT64_C(3600000000));
+    (void)send_rows(1, 0);
+    await_answers(2);
+    await_rest(&use);
+    assert_int_equal(attended, 0);
+    queue_set_patience(fixture.queue, 0);
+    (void)send_rows(1, 0);
+    await_answers(3);
+    await_rest(&use);
+    assert_int_equal(attended, 1);
+    assert_int_equal(use.requests, 3);
+    assert_true(use.idle_since_us <= clock_now_us());
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -955,6 +1078,11 @@ int main(void)
         TEST(progress_moves_while_lanes_are_idle),
         TEST(an_output_that_is_an_input_is_not_copied),
         TEST(a_lost_device_is_told),
+        TEST(a_parked_queue_takes_requests_and_runs_them_when_it_is_resumed),
+        TEST(a_request_that_waits_for_a_parked_queue_expires),
+        TEST(what_waits_in_a_parked_queue_is_refused_with_the_reason),
+        TEST(a_queue_in_use_or_visited_is_not_parked),
+        TEST(the_attendant_hears_of_idle_queues_that_may_not_be_so_for_long),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -235,6 +235,9 @@ class Times(Case):
         config = {"name": "red", "parameters": {"sluice.keep_alive": {"string_value": "soon"}}}
         answer = self.admin("POST", "models/red/load", {"config": json.dumps(config)}, expect=400)
         self.assertIn("sluice.keep_alive", answer["error"])
+        config["parameters"] = {"sluice.pinned": {"string_value": "true"}}
+        self.assertIn("sluice.pinned", self.admin("POST", "models/red/load", {"config": json.dumps(config)},
+                                                  expect=400)["error"])
         config["parameters"] = {"sluice.pin": {"string_value": "perhaps"}}
         self.assertIn("sluice.pin", self.admin("POST", "models/red/load", {"config": json.dumps(config)},
                                                expect=400)["error"])

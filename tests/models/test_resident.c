@@ -1,0 +1,352 @@
+/* Moves of models: by word, under failing allocations, and by many threads at once.
+ * batcher_create() and repository_create() start threads. */
+#include "onnx/writer.h"
+
+/* The writer and the loader both have a `struct message`. */
+#define message loader_message
+#include "models/internal.h"
+#undef message
+
+#include "models/bench_repository.h"
+#include "support/fail_alloc.h"
+
+enum { WIDTH = 64, ASKERS = 4, ROUNDS = 40 };
+
+/* ---- commands ---- */
+
+static struct residency_answer moved;
+
+static void on_moved(void *arg, const struct residency_answer *answer, const struct error *err)
+{
+    (void)arg;
+    moved = *answer;
+    on_command_done(NULL, err == NULL ? STATUS_OK : err->status, err, answer->freed_bytes);
+}
+
+static enum status put_to_sleep(const char *name, enum sleep_level level)
+{
+    repository_sleep(bench.repository, name, level, on_moved, NULL);
+    return await_command();
+}
+
+static enum status wake(const char *name)
+{
+    repository_wake(bench.repository, name, on_moved, NULL);
+    return await_command();
+}
+
+static struct model_residency residency_of(const char *name)
+{
+    struct model_info info = {0};
+
+    assert_true(find_row(name, "1", &info));
+    assert_int_equal(info.state, MODEL_READY);
+    return info.residency;
+}
+
+static void assert_answers(const char *name)
+{
+    float x[WIDTH] = {1, 2, 3};
+    struct ask ask = {.in = {floats(x, 1, WIDTH)}};
+
+    if (ask_model(&ask, name) != STATUS_OK)
+        fail_msg("%s: %s", name, ask.request.error.text);
+    for (int i = 0; i < 4; i++) {
+        int right = 0;
+
+        for (int row = 0; row < 3; row++)
+            right += (row + 1) * ((4 * row + i) % 7 - 3); /* the weights of multiplier() */
+        assert_float_equal(((const float *)ask.out[0].data)[i], (float)right, 1e-5);
+    }
+    ask_end(&ask);
+}
+
+static void write_multiplier(const char *name, const char *config)
+{
+    struct message graph = multiplier();
+    char path[64];
+
+    write_model(name, 1, &graph);
+    (void)snprintf(path, sizeof(path), "%.40s/config.pbtxt", name);
+    write_text(path, config);
+}
+
+static void a_model_sleeps_and_wakes(void **state)
+{
+    uint64_t held;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    bench.config.host_cache_bytes = 1 << 20;
+    load_everything();
+    held = weight_bytes();
+    assert_ok(put_to_sleep("m", SLEEP_WEIGHTS));
+    assert_int_equal(moved.models, 1);
+    assert_int_equal(residency_of("m").where, RESIDENCY_HOST);
+    assert_int_equal(residency_of("m").device_bytes, held);
+    assert_int_equal(weight_bytes(), 0);
+    assert_ok(put_to_sleep("", SLEEP_ALL));
+    assert_int_equal(residency_of("m").where, RESIDENCY_DROPPED);
+    assert_int_equal(residency_of("m").host_bytes, 0);
+    assert_ok(wake("m"));
+    assert_int_equal(residency_of("m").where, RESIDENCY_DEVICE);
+    assert_int_equal(weight_bytes(), held);
+    assert_int_equal(residency_of("m").reloads, 1);
+    assert_int_equal(residency_of("m").evictions, 1);
+    assert_answers("m");
+    assert_ok(wake("")); /* nothing to do */
+    assert_int_equal(moved.models, 0);
+    assert_int_equal(put_to_sleep("nobody", SLEEP_ALL), STATUS_NOT_FOUND);
+    assert_int_equal(wake("nobody"), STATUS_NOT_FOUND);
+}
+
+static void without_a_host_cache_a_model_is_dropped_at_once(void **state)
+{
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_WEIGHTS));
+    assert_int_equal(residency_of("m").where, RESIDENCY_DROPPED);
+    assert_answers("m");
+}
+
+static void a_full_host_cache_drops_the_coldest(void **state)
+{
+    uint64_t bytes;
+
+    (void)state;
+    write_multiplier("a", "max_batch_size: 8");
+    write_multiplier("b", "max_batch_size: 8");
+    bench.config.host_cache_bytes = 1 << 20;
+    load_everything();
+    assert_ok(put_to_sleep("a", SLEEP_WEIGHTS));
+    bytes = residency_of("a").host_bytes;
+    assert_true(bytes > 0);
+    repository_set_residency(bench.repository, 0, 0, bytes + bytes / 2);
+    assert_ok(put_to_sleep("b", SLEEP_WEIGHTS));
+    assert_int_equal(residency_of("a").where, RESIDENCY_DROPPED);
+    assert_int_equal(residency_of("b").where, RESIDENCY_HOST);
+    assert_answers("a");
+    assert_answers("b");
+}
+
+static void a_pinned_model_stays_whoever_asks(void **state)
+{
+    (void)state;
+    write_multiplier("m", "parameters { key: 'sluice.pin' value { string_value: 'true' } }");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    assert_int_equal(moved.pinned, 1);
+    assert_int_equal(moved.models, 0);
+    assert_int_equal(residency_of("m").where, RESIDENCY_DEVICE);
+    assert_int_equal(repository_evictable(bench.repository), 0);
+    assert_int_equal(repository_evict(bench.repository, UINT64_MAX), 0);
+}
+
+static void await_where(const char *name, enum residency where)
+{
+    while (residency_of(name).where != where)
+        (void)sched_yield();
+}
+
+static void the_governor_s_word_makes_idle_models_leave(void **state)
+{
+    uint64_t held;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    held = weight_bytes();
+    assert_int_equal(repository_evictable(bench.repository), held);
+    assert_int_equal(repository_evict(bench.repository, UINT64_MAX), held);
+    await_where("m", RESIDENCY_DROPPED);
+    assert_int_equal(repository_evict(bench.repository, 1), 0);
+    assert_answers("m");
+}
+
+static void idle_models_leave_when_their_time_is_up(void **state)
+{
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    bench.config.model_idle_us = 20000;
+    bench.config.model_drop_us = 40000;
+    bench.config.host_cache_bytes = 1 << 20;
+    load_everything();
+    await_where("m", RESIDENCY_DROPPED);
+    assert_int_equal(residency_of("m").evictions, 1);
+    repository_set_residency(bench.repository, 0, 0, 1 << 20);
+    assert_answers("m");
+    assert_int_equal(residency_of("m").keep_alive_us, CLOCK_NEVER);
+    repository_set_residency(bench.repository, 1000, 0, 1 << 20);
+    await_where("m", RESIDENCY_HOST);
+}
+
+/* ---- every allocation failing ---- */
+
+struct mover {
+    struct model *model;
+    uint64_t held;
+};
+
+static void take_move(struct model *model)
+{
+    pthread_mutex_lock(&bench.repository->lock);
+    assert_false(model->resident.is_moving);
+    model->resident.is_moving = true;
+    pthread_mutex_unlock(&bench.repository->lock);
+}
+
+static enum status move_back(void *arg)
+{
+    struct mover *mover = arg;
+    struct model *model = mover->model;
+    struct error err;
+    enum status status;
+
+    take_move(model);
+    status = resident_return(model, &err);
+    resident_end_move(model);
+    if (status != STATUS_OK) {
+        assert_int_not_equal(model->resident.where, RESIDENCY_DEVICE);
+        assert_int_equal(weight_bytes(), 0);
+        return status;
+    }
+    assert_int_equal(model->resident.where, RESIDENCY_DEVICE);
+    assert_int_equal(weight_bytes(), mover->held);
+    queue_resume(model->queue);
+    assert_int_equal(resident_leave(model, RESIDENCY_DROPPED, PARK_IDLE, NULL), mover->held);
+    assert_int_equal(weight_bytes(), 0);
+    return status;
+}
+
+static void moves_survive_every_failed_allocation(void **state)
+{
+    char folder[128];
+    struct load_context context = {.folder = folder,
+                                   .name = "m",
+                                   .version = 1,
+                                   .config_given = true,
+                                   .device = bench.device,
+                                   .ledger = bench.ledger,
+                                   .batcher = bench.batcher};
+    Inference__ModelConfig *config;
+    struct mover mover;
+    struct error err;
+
+    (void)state;
+    open_repository();
+    write_multiplier("m", "max_batch_size: 8");
+    (void)snprintf(folder, sizeof(folder), "%s/m", bench.path);
+    assert_ok(model_config_read(folder, "m", NULL, &config, &context.config_given, &err));
+    context.config = config;
+    assert_ok(model_load(&context, &mover.model, &err));
+    resident_start(mover.model, bench.repository);
+    mover.held = weight_bytes();
+    assert_int_equal(resident_leave(mover.model, RESIDENCY_DROPPED, PARK_IDLE, NULL), mover.held);
+    assert_true(fail_each_alloc(move_back, &mover) > 50);
+    queue_close(mover.model->queue, NULL, NULL);
+    (void)model_destroy(mover.model);
+    model_config_destroy(config);
+}
+
+static void a_command_that_finds_no_memory_says_so(void **state)
+{
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    fail_alloc_arm(1);
+    repository_sleep(bench.repository, "m", SLEEP_ALL, on_moved, NULL);
+    assert_int_equal(await_command(), STATUS_NO_MEMORY);
+    fail_alloc_arm(2);
+    repository_wake(bench.repository, "m", on_moved, NULL);
+    assert_int_equal(await_command(), STATUS_NO_MEMORY);
+    (void)fail_alloc_disarm();
+    assert_answers("m");
+}
+
+/* ---- many at once ---- */
+
+static atomic_bool over;
+
+static void *ask_often(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < ROUNDS; i++)
+        assert_answers(i % 2 == 0 ? "a" : "b");
+    return NULL;
+}
+
+static void *evict_often(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&over)) {
+        (void)repository_evict(bench.repository, UINT64_MAX);
+        (void)residency_of("a");
+        (void)room_evict(bench.repository, 1, NULL);
+        (void)sched_yield();
+    }
+    return NULL;
+}
+
+static void requests_and_evictions_meet_without_harm(void **state)
+{
+    pthread_t askers[ASKERS], evicter;
+
+    (void)state;
+    write_multiplier("a", "max_batch_size: 8 dynamic_batching { }");
+    write_multiplier("b", "parameters { key: 'sluice.keep_alive' value { string_value: '0' } }");
+    bench.config.host_cache_bytes = 16 << 10;
+    load_everything();
+    atomic_store(&over, false);
+    assert_int_equal(pthread_create(&evicter, NULL, evict_often, NULL), 0);
+    for (size_t i = 0; i < ASKERS; i++)
+        assert_int_equal(pthread_create(&askers[i], NULL, ask_often, NULL), 0);
+    for (size_t i = 0; i < ASKERS; i++)
+        assert_int_equal(pthread_join(askers[i], NULL), 0);
+    atomic_store(&over, true);
+    assert_int_equal(pthread_join(evicter, NULL), 0);
+    assert_true(residency_of("a").reloads > 0);
+    assert_int_equal(residency_of("a").failed_reloads, 0);
+    assert_answers("a");
+}
+
+static void a_model_whose_file_changed_does_not_come_back_but_can_be_unloaded(void **state)
+{
+    float x[WIDTH] = {1};
+    struct ask ask = {.in = {floats(x, 1, WIDTH)}};
+    struct model *found;
+    struct error err;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    write_text("m/1/model.onnx", "changed");
+    assert_int_equal(ask_model(&ask, "m"), STATUS_PRECONDITION);
+    ask_end(&ask);
+    assert_int_equal(residency_of("m").failed_reloads, 1);
+    assert_int_equal(wake("m"), STATUS_PRECONDITION);
+    assert_ok(repository_find(bench.repository, "m", "", &found, &err));
+    model_unref(found);
+    assert_ok(unload("m"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_model_sleeps_and_wakes),
+        TEST(without_a_host_cache_a_model_is_dropped_at_once),
+        TEST(a_full_host_cache_drops_the_coldest),
+        TEST(a_pinned_model_stays_whoever_asks),
+        TEST(the_governor_s_word_makes_idle_models_leave),
+        TEST(idle_models_leave_when_their_time_is_up),
+        TEST(moves_survive_every_failed_allocation),
+        TEST(a_command_that_finds_no_memory_says_so),
+        TEST(requests_and_evictions_meet_without_harm),
+        TEST(a_model_whose_file_changed_does_not_come_back_but_can_be_unloaded),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
