@@ -72,6 +72,7 @@ enum status batcher_create(const struct batcher_config *config, struct batcher *
     batcher->lanes = config->lanes == 0 ? 1 : config->lanes;
     list_init(&batcher->active);
     list_init(&batcher->all);
+    atomic_init(&batcher->expiry_us, CLOCK_NEVER);
     batcher->lane = calloc(batcher->lanes, sizeof(*batcher->lane));
     if (batcher->lane == NULL)
         status = STATUS_NO_MEMORY;

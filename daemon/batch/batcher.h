@@ -146,6 +146,10 @@ void queue_read_use(struct model_queue *queue, struct queue_use *out_use);
 void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct request *request);
 /* Wakes the queues so that cancelled or expired requests leave at once; cheap. */
 void batcher_wake(struct batcher *batcher);
+/* When something that waits may expire (its deadline, or the timeout of its queue's policy):
+ * whoever has a timer calls batcher_wake() then, for lanes that are busy do not look.
+ * CLOCK_NEVER: nothing does.  Any thread, one atomic read. */
+int64_t batcher_expiry_us(const struct batcher *batcher);
 
 /* ---- for the governor (pressure.c) ---- */
 

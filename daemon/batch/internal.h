@@ -124,6 +124,7 @@ struct batcher {
     atomic_bool device_lost;
     unsigned lanes;
     struct lane *lane;
+    _Atomic int64_t expiry_us; /* batcher_expiry_us(); written under lock */
     /* under lock */
     struct list active;
     struct list all;

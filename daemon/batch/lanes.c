@@ -186,6 +186,14 @@ static void sweep(struct batcher *batcher, int64_t now_us, bool all, struct list
     }
 }
 
+static void note_expiry(struct batcher *batcher, const struct model_queue *queue)
+{
+    int64_t expiry_us = wait_queue_next_expiry(&queue->waiting);
+
+    if (expiry_us < atomic_load_explicit(&batcher->expiry_us, memory_order_relaxed))
+        atomic_store_explicit(&batcher->expiry_us, expiry_us, memory_order_relaxed);
+}
+
 static int64_t cap_rows(const struct model_queue *queue)
 {
     int64_t cap = queue->cap_rows < queue->max_batch_size ? queue->cap_rows : queue->max_batch_size;
@@ -641,6 +649,7 @@ static void submit_queued(struct batcher *batcher, struct model_queue *queue,
     request->wait.queue = queue;
     if (status == STATUS_OK) {
         note_active(batcher, queue);
+        note_expiry(batcher, queue);
         if (queue->parked && batcher->attend != NULL)
             batcher->attend(batcher->attend_arg);
         if (needs_wake(batcher, queue, now_us))
@@ -664,14 +673,23 @@ void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct r
         submit_queued(batcher, queue, request);
 }
 
+int64_t batcher_expiry_us(const struct batcher *batcher)
+{
+    return atomic_load_explicit(&batcher->expiry_us, memory_order_relaxed);
+}
+
 void batcher_wake(struct batcher *batcher)
 {
+    struct model_queue *queue;
     struct lane *lane = NULL;
     struct list leaving;
 
     list_init(&leaving);
     pthread_mutex_lock(&batcher->lock);
     sweep(batcher, clock_now_us(), true, &leaving);
+    atomic_store_explicit(&batcher->expiry_us, CLOCK_NEVER, memory_order_relaxed);
+    LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
+        note_expiry(batcher, queue);
     hold_retry_all(batcher);
     if (!list_is_empty(&batcher->active))
         lane = wake_one(batcher);

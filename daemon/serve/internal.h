@@ -66,6 +66,8 @@ struct server {
     int64_t turn_us; /* when this turn began: near enough for deadlines and progress */
     struct event second_event;
     struct event deadline_event;
+    struct event expiry_event; /* something in a queue expires */
+    int64_t expiry_armed_us;   /* … then; CLOCK_NEVER: it is not armed */
     struct event drain_event;
     struct event finished_event, notice_event;
     struct mailbox finished; /* requests back from lanes */

@@ -19,7 +19,7 @@
 #include "serve/infer.h"
 #include "serve/internal.h"
 
-enum { DRAIN_GRACE_US = 100 * 1000 };
+enum { DRAIN_GRACE_US = 100 * 1000, OVERDUE_US = 1000 };
 
 /* True on the I/O thread: a request finished there need not go through the mailbox. */
 static _Thread_local struct server *server_of_this_thread;
@@ -139,6 +139,32 @@ static void check_drained(struct server *server)
     drained(server->drained_arg);
 }
 
+/* Busy lanes do not look at what waits: a timer does. */
+static void arm_expiry(struct server *server)
+{
+    int64_t at_us = batcher_expiry_us(server->batcher), wait_us;
+    struct timeval wait;
+
+    if (at_us >= server->expiry_armed_us)
+        return;
+    wait_us = at_us - clock_now_us();
+    wait_us = wait_us > 0 ? wait_us : OVERDUE_US; /* it was looked at already */
+    wait = (struct timeval){.tv_sec = wait_us / 1000000, .tv_usec = wait_us % 1000000};
+    if (event_add(&server->expiry_event, &wait) == 0)
+        server->expiry_armed_us = at_us;
+}
+
+static void on_expiry(evutil_socket_t fd, short what, void *arg)
+{
+    struct server *server = arg;
+
+    (void)fd;
+    (void)what;
+    server_touch(server);
+    server->expiry_armed_us = CLOCK_NEVER;
+    server->wake_batcher = true;
+}
+
 static void end_turn(evutil_socket_t fd, short what, void *arg)
 {
     struct server *server = arg;
@@ -160,6 +186,7 @@ static void end_turn(evutil_socket_t fd, short what, void *arg)
     } while (server->inline_first != NULL || !list_is_empty(&server->dirty) ||
              !mailbox_sleep(&server->finished) || !mailbox_sleep(&server->notices));
     server->turn_due = false;
+    arm_expiry(server);
     check_drained(server);
 }
 
@@ -277,7 +304,7 @@ static void init(struct server *server, const struct server_config *config)
                    config->device != NULL ? config->device : "");
     server->started_us = clock_now_us();
     server->inline_last = &server->inline_first;
-    server->deadlines.armed_us = CLOCK_NEVER;
+    server->deadlines.armed_us = server->expiry_armed_us = CLOCK_NEVER;
     server->finished.event_fd = server->notices.event_fd = -1;
     server->change_notice.run = on_change_notice;
     list_init(&server->listeners);
@@ -304,6 +331,7 @@ static enum status add_events(struct server *server)
     if (event_assign(&server->turn_event, base, -1, 0, end_turn, server) != 0 ||
         event_assign(&server->second_event, base, -1, EV_PERSIST, on_second, server) != 0 ||
         event_assign(&server->deadline_event, base, -1, 0, on_deadline, server) != 0 ||
+        event_assign(&server->expiry_event, base, -1, 0, on_expiry, server) != 0 ||
         event_assign(&server->finished_event, base, mailbox_fd(&server->finished),
                      EV_READ | EV_PERSIST, on_mail, server) != 0 ||
         event_assign(&server->notice_event, base, mailbox_fd(&server->notices),
@@ -387,6 +415,7 @@ void server_destroy(struct server *server)
     delete_event(&server->turn_event);
     delete_event(&server->second_event);
     delete_event(&server->deadline_event);
+    delete_event(&server->expiry_event);
     delete_event(&server->drain_event);
     delete_event(&server->finished_event);
     delete_event(&server->notice_event);

@@ -147,10 +147,11 @@ class Slow(Case):
         self.assert_serves()
 
     def test_a_timeout_of_the_protocol_ends_one_that_waits(self):
-        handle, _ = self.start_slow()
+        handle, failures = self.start_slow()
         with self.assertRaises(InferenceServerException) as caught:
             self.client.infer("queued", inputs(rows(self.rows)), timeout=1000)
         self.assertIn("timeout expired", str(caught.exception))
+        self.assertEqual(failures, [])  # at its time: the lane is still busy with the other
         handle.cancel()
         self.assert_serves()
 

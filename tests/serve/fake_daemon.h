@@ -378,6 +378,12 @@ void queue_leave(struct model_queue *queue)
     (void)queue;
 }
 
+int64_t batcher_expiry_us(const struct batcher *batcher)
+{
+    (void)batcher;
+    return CLOCK_NEVER;
+}
+
 void batcher_wake(struct batcher *batcher)
 {
     size_t kept = 0;
