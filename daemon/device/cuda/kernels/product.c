@@ -4,13 +4,10 @@
 
 #include <stdlib.h>
 
-#include "device/cuda/kernels/axes.h"
 #include "device/cuda/kernels/pointwise_plan.h"
+#include "device/cuda/kernels/product_plan.h"
 #include "device/cuda/kernels/rows.h"
-#include "device/cuda/kernels/window_plan.h"
-#include "ops/conv.h"
 #include "ops/gemm.h"
-#include "ops/matmul.h"
 
 static void set_epilogue(struct product *product, const struct epilogue *epilogue)
 {
@@ -28,19 +25,6 @@ static void set_types(struct product *product, const struct kernel_call *call)
     product->scale = product->beta = 1;
 }
 
-/* Axes of the batch: out, a, b, bias. */
-static void set_batch(struct product *product, struct axes *axes)
-{
-    struct walk_strides strides[WALK_OPERANDS];
-
-    axes_simplify(axes, -1);
-    (void)axes_finish(axes, &product->batch, strides);
-    product->out_batch = strides[0];
-    product->a_batch = strides[1];
-    product->b_batch = strides[2];
-    product->bias_batch = strides[3];
-}
-
 static enum status launch(struct product *product, const struct kernel_run *run, const void *a,
                           const void *b, const void *bias, const void *residual)
 {
@@ -53,43 +37,6 @@ static enum status launch(struct product *product, const struct kernel_run *run,
 }
 
 /* ---- matrices ---- */
-
-/* The stride of batch axis `axis` in an operand whose matrices have `size` elements. */
-static int64_t batch_stride(const struct shape *operand, const struct matmul_geometry *geometry,
-                            size_t axis, int64_t size)
-{
-    size_t rank = operand->rank > 2 ? operand->rank - 2 : 0;
-    size_t missing = geometry->batch.rank - rank;
-
-    if (axis < missing || operand->dims[axis - missing] == 1)
-        return 0;
-    return shape_product(operand, axis - missing + 1, rank) * size;
-}
-
-static void set_matrices(struct product *product, const struct matmul_geometry *g,
-                         const struct shape *a, const struct shape *b, bool trans_a, bool trans_b)
-{
-    struct axes axes = {.operands = 4};
-
-    for (size_t i = 0; i < g->batch.rank; i++) {
-        const int64_t strides[] = {shape_product(&g->batch, i + 1, g->batch.rank) * g->m * g->n,
-                                   batch_stride(a, g, i, g->m * g->k),
-                                   batch_stride(b, g, i, g->k * g->n), 0};
-
-        axes_add(&axes, g->batch.dims[i], strides);
-    }
-    set_batch(product, &axes);
-    product->kind = PRODUCT_MATRIX;
-    product->m = g->m;
-    product->n = g->n;
-    product->k = g->k;
-    product->out_m = g->n;
-    product->out_n = 1;
-    product->a_m = trans_a ? 1 : g->k;
-    product->a_k = trans_a ? g->m : 1;
-    product->b_k = trans_b ? 1 : g->n;
-    product->b_n = trans_b ? g->k : 1;
-}
 
 static enum status prepare_matmul(struct kernel_prepare *prepare, struct error *err)
 {
@@ -104,7 +51,7 @@ static enum status prepare_matmul(struct kernel_prepare *prepare, struct error *
     if (product == NULL)
         return STATUS_NO_MEMORY;
     set_types(product, call);
-    set_matrices(product, &geometry, a, b, attrs->trans_a, attrs->trans_b);
+    product_matrices(product, &geometry, a, b, attrs->trans_a, attrs->trans_b);
     set_epilogue(product, &attrs->epilogue);
     product->scale = attrs->has_scale ? (double)attrs->scale : 1;
     product->bias_n = 1;
@@ -151,7 +98,7 @@ static enum status prepare_gemm(struct kernel_prepare *prepare, struct error *er
     if (product == NULL)
         return STATUS_NO_MEMORY;
     set_types(product, call);
-    set_matrices(product, &geometry, a, b, trans_a, trans_b);
+    product_matrices(product, &geometry, a, b, trans_a, trans_b);
     set_epilogue(product, &attrs->epilogue);
     product->scale = (double)attrs->alpha;
     product->beta = (double)attrs->beta;
@@ -194,33 +141,6 @@ const struct kernel kernel_gemm_product = {
 
 /* ---- convolutions ---- */
 
-static void set_conv(struct product *product, const struct kernel_call *call,
-                     const struct conv_geometry *g, bool transposed)
-{
-    int64_t in = g->in_channels / g->groups, out = g->out_channels / g->groups;
-    int64_t taps = window_cells(g->window.kernel, g->window.spatial);
-    int64_t x[SHAPE_MAX_RANK], y[SHAPE_MAX_RANK];
-    struct axes axes = {.operands = 4};
-
-    operand_strides(call->in[CONV_X], x);
-    operand_strides(call->out[0], y);
-    axes_add(&axes, g->batch, (const int64_t[]){y[0], 0, x[0], 0});
-    axes_add(&axes, g->groups, (const int64_t[]){y[1] * out, in * out * taps, x[1] * in, out});
-    set_batch(product, &axes);
-    window_walk_make(&product->window, &g->window, call->in[CONV_X]);
-    product->kind = transposed ? PRODUCT_CONV_TRANSPOSED : PRODUCT_CONV;
-    product->m = out;
-    product->n = window_cells(g->window.out, g->window.spatial);
-    product->k = in * taps;
-    product->taps = divisor_of(taps);
-    product->out_m = y[1];
-    product->out_n = y[g->window.spatial + 1]; /* places follow each other */
-    product->a_m = transposed ? taps : in * taps;
-    product->a_channel = transposed ? out * taps : taps;
-    product->a_k = 1;
-    product->bias_m = 1;
-}
-
 static const char *refuse_conv(const struct kernel_call *call)
 {
     if (!dtype_is_float(call->in[CONV_X]->dtype))
@@ -249,7 +169,7 @@ static enum status prepare_conv(struct kernel_prepare *prepare, struct error *er
     if (product == NULL)
         return STATUS_NO_MEMORY;
     set_types(product, call);
-    set_conv(product, call, &geometry, transposed);
+    product_conv(product, call->in[CONV_X], call->out[0], &geometry, transposed);
     set_epilogue(product, transposed ? &turned->epilogue : &attrs->epilogue);
     return STATUS_OK;
 }

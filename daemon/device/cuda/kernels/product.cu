@@ -4,39 +4,11 @@
 #include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/launch.cuh"
 #include "device/cuda/kernels/pointwise.h"
-#include "device/cuda/kernels/product.h"
+#include "device/cuda/kernels/product.cuh"
 #include "device/cuda/kernels/walk.cuh"
 #include "device/cuda/kernels/window.cuh"
 
 enum { SIDE = 64, DEPTH = 16, CELL = 4, LOADS = SIDE * DEPTH / BLOCK_THREADS, FEW_ROWS = 8 };
-
-/* Where the input cell under tap `tap` at place `place` lies; -1: outside. */
-__device__ static inline int64_t cell_offset(const struct product &p,
-                                             const int32_t (&place)[WINDOW_AXES], uint32_t tap)
-{
-    const struct window_walk &w = p.window;
-    int32_t taps[WINDOW_AXES];
-    int64_t offset = 0;
-
-    spread(w.kernel, tap, taps);
-#pragma unroll
-    for (int i = 0; i < WINDOW_AXES; i++) {
-        int32_t at;
-
-        if (p.kind == PRODUCT_CONV) {
-            at = place[i] * w.stride[i] - w.pad[i] + taps[i] * w.dilation[i];
-        } else {
-            at = place[i] + w.pad[i] - taps[i] * w.dilation[i];
-            if (at < 0 || at % w.stride[i] != 0)
-                return -1;
-            at /= w.stride[i];
-        }
-        if (at < 0 || at >= w.in[i])
-            return -1;
-        offset += at * w.step[i];
-    }
-    return offset;
-}
 
 template <class T>
 __device__ static inline T load_a(const struct product &p, int64_t base, int64_t m, int64_t k)
@@ -104,22 +76,6 @@ __device__ static inline void finish(const struct product &p, uint64_t sum, int6
 }
 
 /* ---- tiles ---- */
-
-/* Where the operands of product z begin. */
-struct bases {
-    int64_t out, a, b, bias;
-};
-
-__device__ static inline struct bases bases_of(const struct product &p, int64_t z)
-{
-    struct bases bases;
-
-    bases.out = walk_offset(p.batch, p.out_batch, z);
-    bases.a = walk_offset(p.batch, p.a_batch, z);
-    bases.b = walk_offset(p.batch, p.b_batch, z);
-    bases.bias = walk_offset(p.batch, p.bias_batch, z);
-    return bases;
-}
 
 /* Fills the shared tiles for products k …; neighbouring threads read neighbouring elements. */
 template <class T>

@@ -1,0 +1,17 @@
+/* Making products out of the operators' geometry; types, epilogue and addresses are the caller's.
+ */
+#ifndef DEVICE_CUDA_KERNELS_PRODUCT_PLAN_H
+#define DEVICE_CUDA_KERNELS_PRODUCT_PLAN_H
+
+#include "device/cuda/kernels/product.h"
+#include "device/kernel.h"
+#include "ops/conv.h"
+#include "ops/matmul.h"
+
+void product_matrices(struct product *product, const struct matmul_geometry *geometry,
+                      const struct shape *a, const struct shape *b, bool trans_a, bool trans_b);
+/* `x` and `y`: the input and the output, for their layouts.  bias_batch counts output channels. */
+void product_conv(struct product *product, const struct operand *x, const struct operand *y,
+                  const struct conv_geometry *geometry, bool transposed);
+
+#endif
