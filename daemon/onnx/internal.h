@@ -133,11 +133,29 @@ MUST_CHECK enum status scope_resolve(struct scope *scope, struct bytes name,
 MUST_CHECK enum status scope_bind(struct scope *scope, struct bytes name, struct value *value,
                                   struct error *err);
 
+/* A node as read, with what the errors about it need. */
+struct source {
+    const struct raw_node *raw;
+    const char *op;
+    const char *domain; /* "" for ai.onnx */
+    const char *name;
+};
+
+/* constant.c -- a Constant node, into a constant of the graph. */
+MUST_CHECK enum status build_constant(struct scope *scope, const struct source *source,
+                                      struct error *err);
+/* call.c */
+/* The model's own function that the node calls; NULL: it is an operator. */
+struct function *find_function(struct reader *reader, const struct source *source);
+/* The function's nodes in the place of the call. */
+MUST_CHECK enum status build_call(struct scope *scope, struct function *function,
+                                  const struct source *source, struct error *err);
+/* borders.c -- inputs, initializers, nodes and outputs of a model or a sub-graph. */
+MUST_CHECK enum status build_graph(struct scope *scope, struct bytes proto, struct error *err);
+
 /* build.c */
 MUST_CHECK enum status build_nodes(struct scope *scope, const struct bytes_list *nodes,
                                    struct error *err);
-/* Inputs, initializers, nodes and outputs of a model or a sub-graph. */
-MUST_CHECK enum status build_graph(struct scope *scope, struct bytes proto, struct error *err);
 /* Puts the node into the graph as it is: the form must be the newest. */
 MUST_CHECK enum status build_form(struct form *form, struct error *err);
 
