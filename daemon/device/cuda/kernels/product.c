@@ -169,7 +169,8 @@ static enum status prepare_conv(struct kernel_prepare *prepare, struct error *er
     if (product == NULL)
         return STATUS_NO_MEMORY;
     set_types(product, call);
-    product_conv(product, call->in[CONV_X], call->out[0], &geometry, transposed);
+    product_conv(product, &(struct conv_operands){call->in[CONV_X], call->in[CONV_W], call->out[0]},
+                 &geometry, transposed);
     set_epilogue(product, transposed ? &turned->epilogue : &attrs->epilogue);
     return STATUS_OK;
 }

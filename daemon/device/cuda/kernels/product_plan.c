@@ -53,20 +53,22 @@ void product_matrices(struct product *product, const struct matmul_geometry *g,
     product->b_n = trans_b ? g->k : 1;
 }
 
-void product_conv(struct product *product, const struct operand *x_operand,
-                  const struct operand *y_operand, const struct conv_geometry *g, bool transposed)
+void product_conv(struct product *product, const struct conv_operands *operands,
+                  const struct conv_geometry *g, bool transposed)
 {
     int64_t in = g->in_channels / g->groups, out = g->out_channels / g->groups;
     int64_t taps = window_cells(g->window.kernel, g->window.spatial);
-    int64_t x[SHAPE_MAX_RANK], y[SHAPE_MAX_RANK];
+    int64_t x[SHAPE_MAX_RANK], w[SHAPE_MAX_RANK], y[SHAPE_MAX_RANK];
     struct axes axes = {.operands = 4};
 
-    operand_strides(x_operand, x);
-    operand_strides(y_operand, y);
+    operand_strides(operands->x, x);
+    operand_strides(operands->w, w);
+    operand_strides(operands->y, y);
     axes_add(&axes, g->batch, (const int64_t[]){y[0], 0, x[0], 0});
-    axes_add(&axes, g->groups, (const int64_t[]){y[1] * out, in * out * taps, x[1] * in, out});
+    axes_add(&axes, g->groups,
+             (const int64_t[]){y[1] * out, w[0] * (transposed ? in : out), x[1] * in, out});
     set_batch(product, &axes);
-    window_walk_make(&product->window, &g->window, x_operand);
+    window_walk_make(&product->window, &g->window, operands->x);
     product->kind = transposed ? PRODUCT_CONV_TRANSPOSED : PRODUCT_CONV;
     product->m = out;
     product->n = window_cells(g->window.out, g->window.spatial);
@@ -74,8 +76,8 @@ void product_conv(struct product *product, const struct operand *x_operand,
     product->taps = divisor_of(taps);
     product->out_m = y[1];
     product->out_n = y[g->window.spatial + 1]; /* places follow each other */
-    product->a_m = transposed ? taps : in * taps;
-    product->a_channel = transposed ? out * taps : taps;
-    product->a_k = 1;
+    product->a_m = w[transposed ? 1 : 0];
+    product->a_channel = w[transposed ? 0 : 1];
+    product->a_k = w[g->window.spatial + 1]; /* taps follow each other, too */
     product->bias_m = 1;
 }

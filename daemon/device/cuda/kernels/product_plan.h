@@ -10,8 +10,12 @@
 
 void product_matrices(struct product *product, const struct matmul_geometry *geometry,
                       const struct shape *a, const struct shape *b, bool trans_a, bool trans_b);
-/* `x` and `y`: the input and the output, for their layouts.  bias_batch counts output channels. */
-void product_conv(struct product *product, const struct operand *x, const struct operand *y,
+/* Input, weights (computed ones have layouts as well) and output.  bias_batch counts output
+ * channels. */
+struct conv_operands {
+    const struct operand *x, *w, *y;
+};
+void product_conv(struct product *product, const struct conv_operands *operands,
                   const struct conv_geometry *geometry, bool transposed);
 
 #endif

@@ -197,7 +197,8 @@ static enum status prepare_conv(struct kernel_prepare *prepare, size_t w, struct
     product = prepare_state(prepare, sizeof(*product), err);
     if (product == NULL)
         return STATUS_NO_MEMORY;
-    product_conv(&product->product, call->in[0], call->out[0], &geometry, false);
+    product_conv(&product->product, &(struct conv_operands){call->in[0], call->in[w], call->out[0]},
+                 &geometry, false);
     product->product.dtype = call->in[w]->dtype;
     product->product.out_dtype = call->out[0]->dtype;
     product->b_dtype = call->in[0]->dtype;
