@@ -5,8 +5,8 @@
  *
  * A plan is made in this order (compile.c): clone the program's graph, infer and fold (prepare.c),
  * cut off what cannot be known yet (cut.c), PLAN passes, layouts (layout.c), kernels (select.c),
- * places in memory (place.c), steps (steps in compile.c).  It is immutable afterwards; run.c walks
- * its steps.
+ * places in memory (share.c, reorder.c, place.c), steps (steps in compile.c).  It is immutable
+ * afterwards; run.c walks its steps.
  */
 #ifndef ENGINE_INTERNAL_H
 #define ENGINE_INTERNAL_H
@@ -163,6 +163,7 @@ struct plan {
     size_t found_count;
     uint64_t peak_bytes;
     uint64_t lower_bound_bytes;
+    uint64_t order_saves_bytes;    /* the bound is lower by this than in the model's own order */
     uint64_t host_bytes;           /* behind BASE_HOST */
     struct recordings *recordings; /* record.c; NULL: it is never recorded */
     size_t upload_count; /* constants of its own on the device: keys in network->plan_constants */
@@ -341,12 +342,41 @@ enum status making_constant_lost(enum status status, struct error *err); /* says
 struct device *making_device(const struct making *making, const struct node *node);
 struct weights_cache *making_weights(const struct making *making, const struct node *node);
 bool network_owns(const struct network *network, struct constant *constant); /* held.c */
-/* place.c: sets; lays views, slices and concatenations into each other. */
+/* share.c: sets; lays views, slices and concatenations into each other. */
 enum status making_share(struct making *making, struct error *err);
 /* select.c: kernels for the nodes that are left. */
 enum status making_select(struct making *making, struct error *err);
-/* place.c: results over dead inputs, lifetimes, offsets, the peak. */
+/* place.c: order, lifetimes, results over dead inputs, offsets, the peak. */
 enum status making_place(struct making *making, struct error *err);
+
+/* ---- between share.c, place.c and reorder.c ---- */
+
+/* The set that the value's bytes are in, and where in it. */
+struct set *making_root(const struct making *making, const struct value *value,
+                        uint64_t *out_offset);
+/* Whether the value is all of its root. */
+bool making_covers(const struct making *making, const struct value *value);
+bool making_same_layout(const struct making *making, const struct value *a, const struct value *b);
+/* Lays a root into another root. */
+void making_lay(struct making *making, struct set *child, struct set *root, uint64_t offset);
+/* In an arena, the device's or the host's: not bound by whoever runs the plan. */
+static inline bool set_is_inner(const struct set *set)
+{
+    return set->where == IN_ARENA || set->where == IN_HOST;
+}
+/* Lifetimes of all roots, by the order that there is. */
+void making_live(struct making *making);
+/* Inputs over which the kernel of order[n] could make its result, best first. */
+enum { OVERLAYS_MAX = 3 };
+size_t making_overlays(const struct making *making, size_t n, size_t inputs[OVERLAYS_MAX]);
+/* Whether bytes and neighbours allow it, once that input is needed no more. */
+bool making_may_overlay(const struct making *making, const struct node *node, size_t index);
+/* Makes results over inputs that die, by the lifetimes that there are. */
+void making_overlay(struct making *making);
+/* The largest sum of bytes of the arena alive at one step, as things stand. */
+MUST_CHECK enum status making_bound(const struct making *making, uint64_t *out_bytes);
+/* reorder.c: another order of the nodes, if the bound falls by it. */
+MUST_CHECK enum status making_reorder(struct making *making);
 struct slot making_slot(const struct making *making, const struct value *value);
 /* The guard behind all that shares the value's bytes; BASE_NONE: it has none. */
 struct slot making_guard(const struct making *making, const struct value *value);

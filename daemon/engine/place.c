@@ -1,116 +1,34 @@
-/* Where values live: which share bytes, when each is alive, at which offset it stands.
- *
- * Every computed value starts as a set of its own.  Sets are laid into each other where no copy is
- * needed: a view into what it views, parts into their concatenation, a result over an input that
- * dies there.  What remains as roots in the arena is packed by the planner, scratch beside it.
- */
-#include <string.h>
+/* Where values live: the order of the steps and with it lifetimes, results over inputs that die,
+ * then an offset for every set that is a root in an arena (share.c) and for scratch, packed by the
+ * planner. */
+#include <stdlib.h>
 
 #include "engine/internal.h"
 #include "graph/planner.h"
 
-static const struct attr_def *find_attr(const struct op_def *op, const char *name)
-{
-    for (const struct attr_def *attr = op->attrs; attr != NULL && attr->type != ATTR_END; attr++)
-        if (strcmp(attr->name, name) == 0)
-            return attr;
-    return NULL;
-}
-
-static int64_t attr_int(const struct node *node, const char *name)
-{
-    const struct attr_def *attr = find_attr(node->op, name);
-
-    return attr == NULL ? 0 : *(const int64_t *)((const char *)node->attrs + attr->offset);
-}
-
-/* ---- sets ---- */
-
-static uint32_t find_root(const struct making *making, uint32_t id, uint64_t *out_offset)
-{
-    uint64_t offset = 0;
-
-    while (making->sets[id].parent != id) {
-        offset += making->sets[id].offset;
-        id = making->sets[id].parent;
-    }
-    *out_offset = offset;
-    return id;
-}
-
-static struct set *root_of(const struct making *making, const struct value *value,
-                           uint64_t *out_offset)
-{
-    return &making->sets[find_root(making, value->id, out_offset)];
-}
-
-/* Whether the value is all of its root. */
-static bool covers(const struct making *making, const struct value *value)
-{
-    uint64_t offset;
-    const struct set *root = root_of(making, value, &offset);
-
-    return offset == 0 && root->bytes == making->sets[value->id].bytes;
-}
-
-/* Lays a root into another set's root. */
-static void lay_into(struct making *making, struct set *child, struct set *root, uint64_t offset)
-{
-    child->parent = (uint32_t)(root - making->sets);
-    child->offset = offset;
-    if (child->first < root->first)
-        root->first = child->first;
-    if (child->last > root->last)
-        root->last = child->last;
-}
-
-/* In an arena, the device's or the host's: not bound by whoever runs the plan. */
-static bool is_inner(const struct set *set)
-{
-    return set->where == IN_ARENA || set->where == IN_HOST;
-}
+/* ---- lifetimes ---- */
 
 static void use_at(struct making *making, const struct value *value, uint32_t step)
 {
-    struct set *set = &making->sets[value->id];
+    uint64_t ignored;
+    struct set *root = making_root(making, value, &ignored);
 
-    if (step < set->first)
-        set->first = step;
-    if (step > set->last)
-        set->last = step;
+    if (step < root->first)
+        root->first = step;
+    if (step > root->last)
+        root->last = step;
 }
 
-static enum status make_sets(struct making *making)
+void making_live(struct making *making)
 {
-    struct graph *graph = making->graph;
-    struct value *value;
+    const struct graph *graph = making->graph;
 
-    making->sets = arena_take_array(making->arena, graph->next_value_id, sizeof(*making->sets));
-    if (making->sets == NULL)
-        return STATUS_NO_MEMORY;
-    LIST_FOR_EACH (value, &graph->values, struct value, link) {
-        struct set *set = &making->sets[value->id];
-
-        set->parent = value->id;
-        set->first = UINT32_MAX;
-        if (value->constant == NULL && value->shape_known)
-            set->bytes = value_bytes(making, value);
-        if (making_value_on_host(making, value))
-            set->where = IN_HOST;
+    for (uint32_t id = 0; id < graph->next_value_id; id++) {
+        making->sets[id].first = UINT32_MAX;
+        making->sets[id].last = 0;
     }
-    for (size_t i = 0; i < graph->inputs; i++) {
-        making->sets[graph->in[i]->id].where = IN_INPUT;
-        making->sets[graph->in[i]->id].bound = (uint32_t)i;
-    }
-    for (size_t i = 0; i < graph->outputs; i++) {
-        struct set *set = &making->sets[graph->out[i]->id];
-
-        if (i < making->own_outputs) {
-            set->where = IN_OUTPUT;
-            set->bound = (uint32_t)making->output_of[i];
-        }
+    for (size_t i = 0; i < graph->outputs; i++)
         use_at(making, graph->out[i], (uint32_t)making->nodes); /* alive to the end */
-    }
     for (size_t n = 0; n < making->nodes; n++) {
         const struct node *node = making->order[n];
 
@@ -121,282 +39,78 @@ static enum status make_sets(struct making *making)
             if (node->out[i] != NULL)
                 use_at(making, node->out[i], (uint32_t)n);
     }
-    return STATUS_OK;
-}
-
-/* ---- views and parts ---- */
-
-/* Whether parts along `axis` lie behind each other in memory, and this one's padding is its own. */
-static bool is_outermost(const struct making *making, const struct value *whole, size_t axis)
-{
-    enum layout layout = making_layout(making, whole);
-
-    if (layout == LAYOUT_PLAIN)
-        return shape_product(&whole->shape, 0, axis) == 1;
-    return layout == LAYOUT_BLOCKED && (axis == 0 || (axis == 1 && whole->shape.dims[0] == 1));
-}
-
-/* Bytes in front of element `start` of the axis; false when that is inside a block of channels. */
-static bool part_offset(const struct making *making, const struct value *whole, size_t axis,
-                        int64_t start, uint64_t *out_offset)
-{
-    struct shape before = whole->shape;
-    unsigned block = making->network->device->channel_block;
-    enum layout layout = making_layout(making, whole);
-
-    if (layout == LAYOUT_BLOCKED && axis == 1 && start % block != 0)
-        return false;
-    before.dims[axis] = start;
-    *out_offset = start == 0 ? 0 : layout_bytes(layout, block, whole->dtype, &before);
-    return true;
-}
-
-static bool same_layout(const struct making *making, const struct value *a, const struct value *b)
-{
-    return making_layout(making, a) == making_layout(making, b);
-}
-
-/* Lays `part` at an offset of `whole`, whose producer or border came first. */
-static bool lay_part(struct making *making, struct value *part, struct value *whole,
-                     uint64_t offset)
-{
-    struct set *set = &making->sets[part->id];
-    uint64_t whole_offset;
-    struct set *root = root_of(making, whole, &whole_offset);
-
-    if (part->shape_bound || whole->constant != NULL || !same_layout(making, part, whole) ||
-        making_value_on_host(making, part) != making_value_on_host(making, whole))
-        return false;
-    if (is_inner(set)) {
-        lay_into(making, set, root, whole_offset + offset);
-        return true;
-    }
-    /* An output of the graph: the whole may be made right there. */
-    if (set->where != IN_OUTPUT || root->where != IN_ARENA || whole_offset != 0 || offset != 0 ||
-        root->bytes != set->bytes)
-        return false;
-    lay_into(making, root, set, 0);
-    return true;
-}
-
-static bool share_view(struct making *making, struct node *node)
-{
-    return node->in[0] != NULL && node->out[0] != NULL && node->in[0]->constant == NULL &&
-           making->sets[node->in[0]->id].bytes == making->sets[node->out[0]->id].bytes &&
-           lay_part(making, node->out[0], node->in[0], 0);
-}
-
-/* One axis cut, step one, everything before it of length one. */
-static bool share_slice(struct making *making, struct node *node)
-{
-    struct value *in = node->in[0], *out = node->out[0];
-    const struct value *starts = node->in[1], *axes = node->inputs > 3 ? node->in[3] : NULL;
-    const struct value *steps = node->inputs > 4 ? node->in[4] : NULL;
-    int64_t first[SHAPE_MAX_RANK], named[SHAPE_MAX_RANK], by[SHAPE_MAX_RANK];
-    size_t count, named_count, by_count, axis = 0;
-    uint64_t offset;
-    struct tensor none = {.dtype = DTYPE_NONE};
-
-    while (axis < in->shape.rank && in->shape.dims[axis] == out->shape.dims[axis])
-        axis++;
-    if (axis == in->shape.rank || in->constant != NULL || starts->constant == NULL ||
-        axes == NULL || axes->constant == NULL || !is_outermost(making, in, axis) ||
-        shape_count(&out->shape) == 0)
-        return false;
-    for (size_t i = axis + 1; i < in->shape.rank; i++)
-        if (in->shape.dims[i] != out->shape.dims[i])
-            return false;
-    none = starts->constant->tensor;
-    if (op_read_ints(&none, "starts", SHAPE_MAX_RANK, first, &count, NULL) != STATUS_OK ||
-        op_read_ints(&axes->constant->tensor, "axes", SHAPE_MAX_RANK, named, &named_count, NULL) !=
-            STATUS_OK)
-        return false;
-    if (steps != NULL) {
-        if (steps->constant == NULL ||
-            op_read_ints(&steps->constant->tensor, "steps", SHAPE_MAX_RANK, by, &by_count, NULL) !=
-                STATUS_OK)
-            return false;
-        for (size_t i = 0; i < by_count; i++)
-            if (by[i] != 1)
-                return false;
-    }
-    for (size_t i = 0; i < named_count && i < count; i++) {
-        int64_t start = first[i];
-
-        if (!shape_has_axis(&in->shape, named[i]) || shape_axis(&in->shape, named[i]) != axis)
-            continue;
-        if (start < 0)
-            start += in->shape.dims[axis];
-        if (start < 0)
-            start = 0;
-        return part_offset(making, in, axis, start, &offset) && lay_part(making, out, in, offset);
-    }
-    return false;
-}
-
-static bool can_split(const struct making *making, const struct node *node, size_t axis)
-{
-    const struct value *in = node->in[0];
-    int64_t start = 0;
-    uint64_t offset;
-
-    if (in->constant != NULL || !is_outermost(making, in, axis))
-        return false;
-    for (size_t i = 0; i < node->outputs; i++) {
-        const struct value *out = node->out[i];
-
-        if (out == NULL || !is_inner(&making->sets[out->id]) ||
-            making_value_on_host(making, out) != making_value_on_host(making, in) ||
-            !same_layout(making, in, out) || !part_offset(making, in, axis, start, &offset))
-            return false;
-        start += out->shape.dims[axis];
-    }
-    return true;
-}
-
-static bool share_split(struct making *making, struct node *node)
-{
-    struct value *in = node->in[0];
-    size_t axis = shape_axis(&in->shape, attr_int(node, "axis"));
-    int64_t start = 0;
-
-    if (!can_split(making, node, axis))
-        return false;
-    for (size_t i = 0; i < node->outputs; i++) {
-        uint64_t offset;
-
-        (void)part_offset(making, in, axis, start, &offset);
-        (void)lay_part(making, node->out[i], in, offset);
-        start += node->out[i]->shape.dims[axis];
-    }
-    return true;
-}
-
-static bool can_concat(const struct making *making, const struct node *node, size_t axis)
-{
-    const struct value *out = node->out[0];
-    int64_t start = 0;
-    uint64_t offset;
-
-    if (!is_outermost(making, out, axis))
-        return false;
-    for (size_t i = 0; i < node->inputs; i++) {
-        const struct value *in = node->in[i];
-        const struct set *root;
-
-        if (in == NULL || in->constant != NULL || in->shape_bound)
-            return false;
-        root = root_of(making, in, &offset);
-        if (!is_inner(root) || !covers(making, in) ||
-            making_value_on_host(making, out) != making_value_on_host(making, in) ||
-            !same_layout(making, in, out) || !part_offset(making, out, axis, start, &offset))
-            return false;
-        for (size_t k = 0; k < i; k++)
-            if (root_of(making, node->in[k], &offset) == root)
-                return false;
-        start += in->shape.dims[axis];
-    }
-    return true;
-}
-
-static bool share_concat(struct making *making, struct node *node)
-{
-    struct value *out = node->out[0];
-    size_t axis = shape_axis(&out->shape, attr_int(node, "axis"));
-    int64_t start = 0;
-
-    if (!can_concat(making, node, axis))
-        return false;
-    for (size_t i = 0; i < node->inputs; i++) {
-        uint64_t offset, ignored;
-
-        (void)part_offset(making, out, axis, start, &offset);
-        lay_into(making, root_of(making, node->in[i], &ignored), &making->sets[out->id], offset);
-        start += node->in[i]->shape.dims[axis];
-    }
-    return true;
-}
-
-static bool share(struct making *making, struct node *node)
-{
-    if ((node->op->flags & OP_VIEW) != 0)
-        return share_view(making, node);
-    if (node->op == &op_slice)
-        return share_slice(making, node);
-    if (node->op == &op_split)
-        return share_split(making, node);
-    if (node->op == &op_concat)
-        return share_concat(making, node);
-    return false;
-}
-
-enum status making_share(struct making *making, struct error *err)
-{
-    making->placed = arena_take_array(making->arena, making->nodes, sizeof(*making->placed));
-    if (making->placed == NULL || make_sets(making) != STATUS_OK)
-        return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
-    for (size_t n = 0; n < making->nodes; n++)
-        making->placed[n] = share(making, making->order[n]);
-    return STATUS_OK;
 }
 
 /* ---- results over dead inputs ---- */
 
-static bool is_dead_after(const struct making *making, const struct node *node, size_t index,
-                          uint32_t step)
+bool making_may_overlay(const struct making *making, const struct node *node, size_t index)
 {
-    const struct value *in = node->in[index];
+    const struct value *in = node->in[index], *out = node->out[0];
     uint64_t offset;
     const struct set *root;
 
-    if (in == NULL || in->constant != NULL || !covers(making, in))
+    if (in == NULL || in->constant != NULL || out == NULL || out->shape_bound ||
+        !making_covers(making, in) ||
+        making_value_on_host(making, in) != making_value_on_host(making, out) ||
+        making->sets[in->id].bytes != making->sets[out->id].bytes ||
+        !making_same_layout(making, in, out) ||
+        shape_count(&in->shape) != shape_count(&out->shape)) /* padding makes up for channels */
         return false;
-    root = root_of(making, in, &offset);
-    if (!is_inner(root) || root->last != step)
+    root = making_root(making, in, &offset);
+    if (!set_is_inner(root))
         return false;
     for (size_t i = 0; i < node->inputs; i++)
         if (i != index && node->in[i] != NULL && node->in[i]->constant == NULL &&
-            root_of(making, node->in[i], &offset) == root)
+            making_root(making, node->in[i], &offset) == root)
             return false;
     return true;
 }
 
-static bool try_over(struct making *making, struct node *node, size_t index, uint32_t step)
+size_t making_overlays(const struct making *making, size_t n, size_t inputs[OVERLAYS_MAX])
 {
-    struct value *in = node->in[index], *out = node->out[0];
+    const struct node *node = making->order[n];
+    const struct kernel *kernel = making->choices[n].kernel;
+    size_t count = 0;
+
+    if (kernel == NULL || node->inputs == 0 || node->outputs != 1)
+        return 0;
+    if ((kernel->flags & KERNEL_IN_PLACE_LAST) != 0 && node_residual_index(node) != SIZE_MAX)
+        inputs[count++] = node_residual_index(node);
+    if ((kernel->flags & KERNEL_IN_PLACE) != 0)
+        inputs[count++] = 0;
+    if ((kernel->flags & KERNEL_IN_PLACE_1) != 0 && node->inputs > 1)
+        inputs[count++] = 1;
+    return count;
+}
+
+/* Makes the result over that input if nothing needs it any more. */
+static bool overlay(struct making *making, size_t n, size_t index)
+{
+    const struct node *node = making->order[n];
     uint64_t out_offset, ignored;
+    struct set *in, *out;
 
-    if (out == NULL || out->shape_bound || !is_dead_after(making, node, index, step) ||
-        making_value_on_host(making, in) != making_value_on_host(making, out) ||
-        making->sets[in->id].bytes != making->sets[out->id].bytes ||
-        !same_layout(making, in, out) ||
-        shape_count(&in->shape) != shape_count(&out->shape)) /* padding makes up for channels */
+    if (!making_may_overlay(making, node, index))
         return false;
+    in = making_root(making, node->in[index], &ignored);
     /* Counted from the root of the result: it may be a part of something larger already. */
-    {
-        struct set *root = root_of(making, out, &out_offset);
-
-        lay_into(making, root_of(making, in, &ignored), root, out_offset);
-    }
+    out = making_root(making, node->out[0], &out_offset);
+    if (in->last != n || in == out)
+        return false;
+    making_lay(making, in, out, out_offset);
+    if (in->first < out->first)
+        out->first = in->first;
     return true;
 }
 
-static void place_in_place(struct making *making)
+void making_overlay(struct making *making)
 {
     for (size_t n = 0; n < making->nodes; n++) {
-        struct node *node = making->order[n];
-        const struct kernel *kernel = making->choices[n].kernel;
-        uint32_t step = (uint32_t)n;
+        size_t inputs[OVERLAYS_MAX], count = making_overlays(making, n, inputs);
 
-        if (kernel == NULL || node->inputs == 0 || node->outputs != 1)
-            continue;
-        if ((kernel->flags & KERNEL_IN_PLACE_LAST) != 0 && node_residual_index(node) != SIZE_MAX &&
-            try_over(making, node, node_residual_index(node), step))
-            continue;
-        if ((kernel->flags & KERNEL_IN_PLACE) != 0 && try_over(making, node, 0, step))
-            continue;
-        if ((kernel->flags & KERNEL_IN_PLACE_1) != 0 && node->inputs > 1)
-            (void)try_over(making, node, 1, step);
+        for (size_t i = 0; i < count; i++)
+            if (overlay(making, n, inputs[i]))
+                break;
     }
 }
 
@@ -453,7 +167,7 @@ static bool has_scratch(const struct making *making, size_t n, enum where where)
            making_on_host(making, making->order[n]) == (where == IN_HOST);
 }
 
-static size_t collect(struct making *making, enum where where, struct plan_buffer *buffers)
+static size_t collect(const struct making *making, enum where where, struct plan_buffer *buffers)
 {
     size_t count = 0;
 
@@ -495,7 +209,7 @@ static uint64_t carried_end(const struct making *making)
 
     for (size_t i = making->own_outputs; i < making->graph->outputs; i++) {
         uint64_t offset;
-        const struct set *root = root_of(making, making->graph->out[i], &offset);
+        const struct set *root = making_root(making, making->graph->out[i], &offset);
 
         if (root->where == IN_ARENA && root->arena_offset + round_up(root->bytes) > end)
             end = root->arena_offset + round_up(root->bytes);
@@ -517,6 +231,19 @@ static enum status place_on_host(struct making *making, struct plan_buffer *buff
     return STATUS_OK;
 }
 
+enum status making_bound(const struct making *making, uint64_t *out_bytes)
+{
+    struct plan_buffer *buffers =
+        calloc(making->graph->next_value_id + making->nodes + 1, sizeof(*buffers));
+    enum status status;
+
+    if (buffers == NULL)
+        return STATUS_NO_MEMORY;
+    status = planner_bound(buffers, collect(making, IN_ARENA, buffers), out_bytes);
+    free(buffers);
+    return status;
+}
+
 enum status making_place(struct making *making, struct error *err)
 {
     struct plan *plan = making->plan;
@@ -524,7 +251,10 @@ enum status making_place(struct making *making, struct error *err)
     struct plan_buffer *buffers;
     size_t count;
 
-    place_in_place(making);
+    if (making_reorder(making) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    making_live(making);
+    making_overlay(making);
     buffers = arena_take_array(making->arena, making->graph->next_value_id + making->nodes,
                                sizeof(*buffers));
     making->scratch_offsets =
@@ -555,7 +285,7 @@ struct slot making_slot(const struct making *making, const struct value *value)
     if (value->constant != NULL)
         return (struct slot){.base = BASE_ABSOLUTE,
                              .offset = (int64_t)(intptr_t)value->constant->tensor.data};
-    root = root_of(making, value, &offset);
+    root = making_root(making, value, &offset);
     switch (root->where) {
     case IN_ARENA:
         return (struct slot){.base = BASE_ARENA, .offset = (int64_t)(root->arena_offset + offset)};
@@ -578,7 +308,7 @@ struct slot making_guard(const struct making *making, const struct value *value)
 
     if (value == NULL || value->constant != NULL || !guards_apply(making->network->device))
         return (struct slot){.base = BASE_NONE};
-    root = root_of(making, value, &offset);
+    root = making_root(making, value, &offset);
     if (root->where == IN_INPUT || root->bytes == 0)
         return (struct slot){.base = BASE_NONE};
     if (root->where == IN_OUTPUT)

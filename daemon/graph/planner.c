@@ -242,3 +242,15 @@ enum status planner_plan(struct plan_buffer *buffers, size_t count,
     *out_result = result;
     return STATUS_OK;
 }
+
+enum status planner_bound(const struct plan_buffer *buffers, size_t count, uint64_t *out_bytes)
+{
+    struct problem problem;
+
+    if (!is_valid(buffers, count))
+        return STATUS_INVALID;
+    TRY(problem_init(buffers, count, &problem));
+    *out_bytes = problem.bound;
+    problem_deinit(&problem);
+    return STATUS_OK;
+}

@@ -69,6 +69,10 @@ MUST_CHECK enum status planner_plan(struct plan_buffer *buffers, size_t count,
                                     const struct planner_options *options,
                                     struct planner_result *out_result);
 
+/* The lower bound alone.  STATUS_INVALID and STATUS_NO_MEMORY as above. */
+MUST_CHECK enum status planner_bound(const struct plan_buffer *buffers, size_t count,
+                                     uint64_t *out_bytes);
+
 /* STATUS_OK when the offsets are a packing of that peak: no two buffers that meet in a step share a
  * byte, and the highest end is exactly peak_bytes.  Trusts nothing of how they were found.  Takes
  * time by the number of meetings.  STATUS_INVALID names what is wrong, STATUS_NO_MEMORY. */
