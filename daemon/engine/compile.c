@@ -176,6 +176,7 @@ static enum status fill_step(struct making *making, size_t index, struct step *s
         step->has_bound = step->has_bound || (node->out[i] != NULL && node->out[i]->shape_bound);
     }
     step->scratch_bytes = choice->prepare.scratch_bytes;
+    plan->bytes += choice->prepare.host_bytes;
     if (step->scratch_bytes > 0)
         step->scratch = (struct slot){.base = step->place == STEP_HOST ? BASE_HOST : BASE_ARENA,
                                       .offset = (int64_t)making->scratch_offsets[index]};
@@ -467,7 +468,7 @@ static enum status compile_once(struct network *network, struct program *program
             return status;
         return exiles_add(exiles, making.exile) == STATUS_OK ? STATUS_UNSUPPORTED : no_memory(err);
     }
-    plan->bytes = sizeof(*plan) + plan->arena.total_bytes + plan->graph->arena.total_bytes;
+    plan->bytes += sizeof(*plan) + plan->arena.total_bytes + plan->graph->arena.total_bytes;
     *out_plan = plan;
     return STATUS_OK;
 }

@@ -152,6 +152,7 @@ static enum status prepare(struct kernel_prepare *prepare, bool transposed, stru
     }
     prepare->state = state;
     prepare->scratch_bytes = onednn_conv_scratch_bytes(state->conv);
+    prepare->host_bytes = onednn_conv_host_bytes();
     snprintf(prepare->note, sizeof(prepare->note), "%s", onednn_conv_name(state->conv));
     return STATUS_OK;
 }

@@ -17,7 +17,8 @@ enum {
     /* Primitives that the library keeps for their next user: layers of one model repeat shapes.
      * More would keep the code of models long unloaded. */
     CACHE_CAPACITY = 64,
-    MAX_DIMS = WINDOW_MAX_RANK + 3
+    MAX_DIMS = WINDOW_MAX_RANK + 3,
+    CONV_HOST_BYTES = 48 << 10
 };
 
 /* The library is large, and drags a dozen others along: it is loaded for the first convolution that
@@ -544,6 +545,11 @@ size_t onednn_conv_packed_bytes(const struct onednn_conv *conv)
 size_t onednn_conv_bias_count(const struct onednn_conv *conv)
 {
     return (size_t)(conv->groups * conv->out_per_group);
+}
+
+size_t onednn_conv_host_bytes(void)
+{
+    return CONV_HOST_BYTES;
 }
 
 size_t onednn_conv_scratch_bytes(const struct onednn_conv *conv)
