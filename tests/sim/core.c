@@ -121,6 +121,7 @@ void api_fail_at(const char *function, unsigned n, bool every, cudaError_t code)
 /* Under sim.lock. */
 void api_forget_failures(void)
 {
+    last_error = cudaSuccess;
     for (struct api *api = apis; api != NULL; api = api->next)
         api->calls = api->fail_at = api->fail_every = 0;
     while (asked != NULL) {

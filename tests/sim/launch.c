@@ -75,16 +75,11 @@ static cudaError_t refusal(const struct kernel *kernel, const struct ptx_info *i
     return shared_bytes > allowed ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-static cudaError_t launch(struct kernel *kernel, dim3 grid, dim3 block, void **arguments,
-                          size_t shared_bytes, cudaStream_t handle)
+cudaError_t kernel_work_make(struct kernel *kernel, dim3 grid, dim3 block, void **arguments,
+                             size_t shared_bytes, struct work *out)
 {
-    struct CUstream_st *stream = stream_of(handle, "launch of a kernel");
-
-    if (stream == NULL)
-        return cudaErrorInvalidResourceHandle;
-    if (kernel == NULL)
-        return cudaErrorInvalidDeviceFunction;
     const struct ptx_info *info = kernel_load(kernel);
+
     if (info == NULL)
         return cudaErrorNoKernelImageForDevice;
     cudaError_t error = refusal(kernel, info, grid, block, shared_bytes);
@@ -94,15 +89,28 @@ static cudaError_t launch(struct kernel *kernel, dim3 grid, dim3 block, void **a
                kernel->name, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared_bytes);
         return error;
     }
-    struct work work = {.kind = WORK_KERNEL};
-    work.kernel = (struct kernel_work){kernel, grid, block, shared_bytes,
-                                       calloc(1, info->parameter_bytes + 1)};
-    if (work.kernel.parameters == NULL)
+    unsigned char *parameters = calloc(1, info->parameter_bytes + 1);
+    if (parameters == NULL)
         return cudaErrorMemoryAllocation;
     for (size_t i = 0; i < info->parameter_count; i++)
-        memcpy(work.kernel.parameters + info->parameters[i].offset, arguments[i],
-               info->parameters[i].bytes);
-    return stream_put(stream, work);
+        memcpy(parameters + info->parameters[i].offset, arguments[i], info->parameters[i].bytes);
+    *out = (struct work){.kind = WORK_KERNEL};
+    out->kernel = (struct kernel_work){kernel, grid, block, shared_bytes, parameters};
+    return cudaSuccess;
+}
+
+static cudaError_t launch(struct kernel *kernel, dim3 grid, dim3 block, void **arguments,
+                          size_t shared_bytes, cudaStream_t handle)
+{
+    struct CUstream_st *stream = stream_of(handle, "launch of a kernel");
+    struct work work;
+
+    if (stream == NULL)
+        return cudaErrorInvalidResourceHandle;
+    if (kernel == NULL)
+        return cudaErrorInvalidDeviceFunction;
+    cudaError_t error = kernel_work_make(kernel, grid, block, arguments, shared_bytes, &work);
+    return error != cudaSuccess ? error : stream_put(stream, work);
 }
 
 unsigned char *kernel_parameters_copy(const struct kernel_work *work)

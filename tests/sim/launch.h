@@ -30,6 +30,9 @@ struct kernel *kernel_of(const void *function);
 /* Its PTX, decoded at the first call.  NULL and a finding when the simulator cannot run it. */
 const struct ptx_info *kernel_load(struct kernel *kernel);
 
+/* The work of a launch: checks it against the device's limits and copies its arguments. */
+cudaError_t kernel_work_make(struct kernel *kernel, dim3 grid, dim3 block, void **arguments,
+                             size_t shared_bytes, struct work *out);
 void kernel_run(const struct kernel_work *work);
 unsigned char *kernel_parameters_copy(const struct kernel_work *work);
 
