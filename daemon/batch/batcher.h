@@ -117,7 +117,7 @@ typedef bool (*batcher_make_way_fn)(void *arg, const struct model_queue *queue, 
 void batcher_set_make_way(struct batcher *batcher, batcher_make_way_fn make_way, void *arg);
 
 enum park {
-    PARK_IDLE,   /* only when nothing waits and nothing runs */
+    PARK_IDLE,   /* only when nothing waits and nothing runs: answers may be on their way */
     PARK_NEEDED, /* also when requests wait; while one runs no other starts, for a moment */
 };
 /* STATUS_UNAVAILABLE: the queue is not parked: it is in use, or visited. */
@@ -137,6 +137,7 @@ void queue_set_patience(struct model_queue *queue, int64_t patience_us);
 struct queue_use {
     size_t pending;        /* accepted and not answered */
     size_t waiting;        /* of these, in the queue */
+    bool is_busy;          /* some wait or run: more than answers are on their way */
     int64_t idle_since_us; /* CLOCK_NEVER: it is not idle */
     uint64_t requests;     /* answered so far, well or not */
 };

@@ -45,11 +45,17 @@ bool batcher_make_way(struct batcher *batcher, const struct model_queue *queue, 
     return make_way != NULL && make_way(arg, queue, bytes, waited_us);
 }
 
+/* What is only being answered needs no network any more. */
+static bool is_busy(const struct model_queue *queue)
+{
+    return queue->running > 0 || queue->waiting.count > 0;
+}
+
 /* Nothing of the queue's runs or can begin to. */
 static bool is_free(struct model_queue *queue, enum park park)
 {
     if (park == PARK_IDLE)
-        return queue->pending == 0;
+        return !is_busy(queue);
     if (queue->running > 0)
         queue->stop_until_us = clock_now_us() + STOP_US;
     return queue->running == 0;
@@ -121,6 +127,7 @@ void queue_read_use(struct model_queue *queue, struct queue_use *out_use)
     *out_use = (struct queue_use){
         .pending = queue->pending,
         .waiting = queue->waiting.count,
+        .is_busy = is_busy(queue),
         .idle_since_us = queue->idle_since_us,
         .requests = queue->requests,
     };

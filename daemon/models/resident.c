@@ -118,7 +118,7 @@ const char *resident_obstacle(struct model *model)
     if (model->resident.is_moving)
         return "moving";
     queue_read_use(model->queue, &use);
-    return use.pending > 0 ? "in use" : NULL;
+    return use.is_busy ? "in use" : NULL;
 }
 
 /* Takes the move; false: somebody else has it, or there is nothing to move. */

@@ -45,12 +45,16 @@ static void fail(struct model *model, const struct error *err)
     resident_end_move(model);
 }
 
-static void postpone(struct model *model, uint64_t available_bytes)
+/* Its requests may wait; a wake does not, and hears why. */
+static void postpone(struct model *model, uint64_t available_bytes, const struct error *err)
 {
     struct repository *repository = model->resident.repository;
 
     queue_blame(model->queue, model->resident.device_bytes, available_bytes);
     pthread_mutex_lock(&repository->lock);
+    if (model->resident.is_wanted)
+        model->resident.last_error = *err;
+    model->resident.is_wanted = false;
     model->resident.retry_us = clock_now_us() + RETRY_US;
     if (model->resident.needy_since_us == 0)
         model->resident.needy_since_us = clock_now_us();
@@ -88,23 +92,19 @@ static enum status try_return(struct model *model, bool *out_never, uint64_t *ou
     return status;
 }
 
-static void wake(struct repository *repository, struct model *model)
+static void wake(struct model *model)
 {
     struct error err = {.status = STATUS_OK};
     uint64_t available = 0;
-    bool never = false, is_prefetch;
-    enum status status;
-
-    pthread_mutex_lock(&repository->lock);
-    is_prefetch = model->resident.is_wanted;
-    pthread_mutex_unlock(&repository->lock);
-    status = try_return(model, &never, &available, &err);
+    bool never = false;
+    enum status status = try_return(model, &never, &available, &err);
     if (status == STATUS_OK) {
+        err.status = STATUS_OK; /* whatever an attempt before said */
         note_outcome(model, &err);
         resident_end_move(model);
         queue_resume(model->queue);
-    } else if (status == STATUS_NO_MEMORY && !never && !is_prefetch) {
-        postpone(model, available);
+    } else if (status == STATUS_NO_MEMORY && !never) {
+        postpone(model, available, &err);
     } else {
         fail(model, &err);
     }
@@ -128,7 +128,7 @@ static void *waker_main(void *arg)
             if (mail == &waker->stop)
                 stopping = true;
             else
-                wake(repository, CONTAINER_OF(mail, struct model, resident.mail));
+                wake(CONTAINER_OF(mail, struct model, resident.mail));
         }
     }
     return NULL;

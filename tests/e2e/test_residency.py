@@ -200,7 +200,7 @@ class Times(Case):
         self.await_where("red", "dropped")
         self.assertEqual(self.where("blue"), "resident")
         self.check("red")
-        self.assertEqual(self.where("red"), "resident")
+        self.assertEqual(self.model("red")["reloads"], 1)
 
     def test_keep_alive_of_the_model_and_of_the_request(self):
         self.await_where("green", "host")  # at once
