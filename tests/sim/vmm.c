@@ -23,11 +23,13 @@ struct handle {
     unsigned mappings;
     struct extent extent;
     CUmemAllocationProp properties;
+    struct handle *next; /* all there ever were */
 };
 
 enum { HANDLE_MAGIC = 0x68616e64 };
 
 static struct reservation *reservations; /* under sim.exec */
+static struct handle *handles;
 
 static CUresult refuse(const char *call, const char *why)
 {
@@ -145,7 +147,8 @@ CUresult sim_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     exec_lock();
-    *handle = (struct handle){HANDLE_MAGIC, 1, 0, extent_make(bytes), *prop};
+    *handle = (struct handle){HANDLE_MAGIC, 1, 0, extent_make(bytes), *prop, handles};
+    handles = handle;
     exec_unlock();
     count(OPEN_HANDLE, 1);
     *out = (uintptr_t)handle;

@@ -42,15 +42,11 @@ static bool bad_address(struct warp *warp, const struct op *op, uint32_t lanes, 
     return false;
 }
 
-static bool aligned(struct warp *warp, const struct op *op, uint32_t mask,
-                    const uint64_t address[LANES], unsigned bytes, enum race_kind kind)
-{
-    uint64_t all = 0;
+uint8_t access_defined[4] = {0xFF, 0xFF, 0xFF, 0xFF};
 
-    for (uint32_t left = mask; left != 0; left &= left - 1)
-        all |= address[__builtin_ctz(left)];
-    if ((all & (bytes - 1)) == 0)
-        return true;
+static bool misaligned(struct warp *warp, const struct op *op, uint32_t mask,
+                       const uint64_t address[LANES], unsigned bytes, enum race_kind kind)
+{
     for (uint32_t left = mask; left != 0; left &= left - 1) {
         uint64_t one = address[__builtin_ctz(left)];
         if ((one & (bytes - 1)) == 0)
@@ -62,26 +58,30 @@ static bool aligned(struct warp *warp, const struct op *op, uint32_t mask,
     return false;
 }
 
-static uint8_t *shadow_byte(const struct span *span, uint64_t address)
+static bool aligned(struct warp *warp, const struct op *op, uint32_t mask,
+                    const uint64_t address[LANES], unsigned bytes, enum race_kind kind)
 {
-    return span->shadow == NULL ? NULL : span->shadow + (address - span->shadow_from) / 8;
+    uint64_t all = 0;
+
+    EACH_LANE(mask, all |= address[lane]);
+    return (all & (bytes - 1)) == 0 || misaligned(warp, op, mask, address, bytes, kind);
 }
 
-/* The instruction's cached span holds all lanes, or each is looked up. */
-static bool global_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
+static uint8_t *shadow_byte(const struct span *span, uint64_t address)
+{
+    return span->shadow == NULL ? access_defined : span->shadow + (address - span->shadow_from) / 8;
+}
+
+/* Lanes that do not all lie in the instruction's cached span: each is looked up. */
+static bool global_each(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
                         enum race_kind kind, struct access *out)
 {
     struct span *span = &warp->worker->spans[op->slot];
-    bool fits = true;
 
-    for (uint32_t left = mask; left != 0; left &= left - 1) {
-        uint64_t address = out->address[__builtin_ctz(left)];
-        fits &= address >= span->low && address + bytes <= span->high;
-    }
     for (uint32_t left = mask; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
         uint64_t address = out->address[lane];
-        if (!fits && (address < span->low || address + bytes > span->high) &&
+        if ((address < span->low || address + bytes > span->high) &&
             (!span_find(address, span) || address + bytes > span->high)) {
             *span = (struct span){0};
             return bad_address(warp, op, left & -left, address, bytes, kind, "global");
@@ -92,28 +92,85 @@ static bool global_find(struct warp *warp, const struct op *op, uint32_t mask, u
     return true;
 }
 
+static bool global_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
+                        enum race_kind kind, struct access *out)
+{
+    const struct span *span = &warp->worker->spans[op->slot];
+    const uint64_t *address = out->address;
+    uint64_t low = span->low;
+    uint64_t high = span->high - bytes;
+    unsigned outside = span->high < bytes;
+
+    EACH_LANE(mask, outside |= (address[lane] < low) | (address[lane] > high));
+    if (outside)
+        return global_each(warp, op, mask, bytes, kind, out);
+    uint64_t to_host = (uint64_t)span->to_host;
+    EACH_LANE(mask, out->at[lane] = (uint8_t *)(uintptr_t)(address[lane] + to_host));
+    if (span->shadow == NULL) {
+        EACH_LANE(mask, out->shadow[lane] = access_defined);
+        return true;
+    }
+    uint8_t *shadow = span->shadow;
+    uint64_t from = span->shadow_from;
+    EACH_LANE(mask, out->shadow[lane] = shadow + (address[lane] - from) / 8);
+    return true;
+}
+
+static bool shared_outside(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
+                           enum race_kind kind, const struct access *out)
+{
+    size_t all = warp->worker->shared_bytes;
+
+    for (uint32_t left = mask; left != 0; left &= left - 1) {
+        uint64_t address = out->address[__builtin_ctz(left)];
+        if (address + bytes <= all)
+            continue;
+        fault(warp, op, left, PTX_ILLEGAL_ADDRESS,
+              "invalid shared %s of %u bytes at %llu: the block has %zu", verb(kind), bytes,
+              (unsigned long long)address, all);
+        break;
+    }
+    return false;
+}
+
+/* Most reads touch words that this thread or several have read before: those are done here. */
+static void shared_races(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
+                         enum race_kind kind, const struct access *out)
+{
+    uint32_t epoch = warp->worker->epoch;
+
+    for (uint32_t left = mask; left != 0; left &= left - 1) {
+        int lane = __builtin_ctz(left);
+        uint32_t address = (uint32_t)out->address[lane];
+        const struct race_entry *word = &warp->worker->races[address / 4];
+        if (kind == RACE_READ && bytes == 4 && word->read_epoch == epoch &&
+            word->write_epoch != epoch && word->reader == RACE_SEVERAL &&
+            (word->writer & RACE_SPLIT) == 0)
+            continue;
+        race_check(warp, op, lane, address, bytes, kind, NULL);
+    }
+}
+
 static bool shared_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
                         enum race_kind kind, struct access *out)
 {
     struct worker *worker = warp->worker;
-    bool races = worker->grid->check_races && kind != RACE_WRITE;
+    const uint64_t *address = out->address;
+    unsigned outside = worker->shared_bytes < bytes;
+    uint64_t last = worker->shared_bytes - bytes;
+    uint8_t *shared = (uint8_t *)worker->shared;
+    uint8_t *shadow = worker->shared_shadow;
 
     out->own_memory = true;
-    for (uint32_t left = mask; left != 0; left &= left - 1) {
-        int lane = __builtin_ctz(left);
-        uint64_t address = out->address[lane];
-        if (address + bytes > worker->shared_bytes) {
-            fault(warp, op, left, PTX_ILLEGAL_ADDRESS,
-                  "invalid shared %s of %u bytes at %llu: the block has %zu", verb(kind), bytes,
-                  (unsigned long long)address, worker->shared_bytes);
-            return false;
-        }
-        out->at[lane] = (uint8_t *)worker->shared + address;
-        out->shadow[lane] = worker->shared_shadow + address / 8;
-        if (races)
-            race_check(warp, op, lane, (uint32_t)address, bytes, kind, false);
-    }
-    return !races || !stopped(warp);
+    EACH_LANE(mask, outside |= address[lane] > last);
+    if (outside)
+        return shared_outside(warp, op, mask, bytes, kind, out);
+    EACH_LANE(mask, out->at[lane] = shared + address[lane];
+              out->shadow[lane] = shadow + address[lane] / 8);
+    if (!worker->grid->check_races || kind == RACE_WRITE)
+        return true;
+    shared_races(warp, op, mask, bytes, kind, out);
+    return !stopped(warp);
 }
 
 static bool local_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
@@ -153,7 +210,7 @@ static bool param_find(struct warp *warp, const struct op *op, uint32_t mask, un
             return false;
         }
         out->at[lane] = (uint8_t *)(uintptr_t)worker->grid->parameters + address;
-        out->shadow[lane] = NULL;
+        out->shadow[lane] = access_defined;
     }
     return true;
 }
@@ -209,6 +266,7 @@ bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned
     out->bytes = bytes;
     out->own_memory = false;
     out->flat = NULL;
+    out->uniform = false;
     addresses(warp, op, out->address);
     if (!aligned(warp, op, mask, out->address, bytes, kind))
         return false;
@@ -218,11 +276,16 @@ bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned
         found = finders[op->space](warp, op, mask, bytes, kind, out);
     if (!found || mask != (uint32_t)ALL_LANES)
         return found;
-    unsigned apart = 0;
-    for (int lane = 1; lane < LANES; lane++)
-        apart |= out->at[lane] != out->at[0] + (size_t)lane * bytes;
+    uintptr_t apart = 0;
+    uintptr_t differ = 0;
+    uintptr_t first = (uintptr_t)out->at[0];
+    for (int lane = 1; lane < LANES; lane++) {
+        apart |= (uintptr_t)out->at[lane] - first - (uintptr_t)lane * bytes;
+        differ |= (uintptr_t)out->at[lane] - first;
+    }
     if (apart == 0)
         out->flat = out->at[0];
+    out->uniform = differ == 0;
     return true;
 }
 
@@ -231,6 +294,8 @@ static bool flat_written(const struct access *access)
 {
     uint8_t all = 0xFF;
 
+    if (access->shadow[0] == access_defined)
+        return true;
     if (access->address[0] % 8 != 0)
         return false;
     for (unsigned i = 0; i < access->bytes * LANES / 8; i++)
@@ -242,17 +307,19 @@ uint32_t access_written(const struct access *access, uint32_t mask, unsigned ski
 {
     uint32_t good = 0;
     unsigned want = (1u << (bytes < 8 ? bytes : 8)) - 1;
+    bool uniform = access->uniform && access->shadow[0] != access_defined;
 
-    if (access->flat != NULL && (access->shadow[0] == NULL || flat_written(access)))
+    if (access->flat != NULL && flat_written(access))
         return mask;
-    for (uint32_t left = mask; left != 0; left &= left - 1) {
+    for (uint32_t left = uniform ? 1 : mask; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
-        const uint8_t *shadow = access->shadow[lane];
         unsigned at = (unsigned)(access->address[lane] % 8) + skip;
-        if (shadow == NULL || (shadow[at / 8] >> (at % 8) & want) == want)
-            good |= (uint32_t)1 << lane;
+        const uint8_t *shadow = access->shadow[lane];
+        if (shadow == access_defined)
+            at %= 8;
+        good |= (uint32_t)((shadow[at / 8] >> (at % 8) & want) == want) << lane;
     }
-    return good;
+    return uniform ? (good != 0 ? mask : 0) : good;
 }
 
 static void mark_lane(const struct access *access, int lane, unsigned skip, unsigned bytes,
@@ -275,7 +342,7 @@ static void mark_lane(const struct access *access, int lane, unsigned skip, unsi
 void access_mark(const struct access *access, uint32_t mask, unsigned skip, unsigned bytes,
                  uint32_t good)
 {
-    if (access->flat != NULL && access->shadow[0] == NULL)
+    if (access->flat != NULL && access->shadow[0] == access_defined)
         return;
     if (access->flat != NULL && (good & mask) == (uint32_t)ALL_LANES &&
         access->address[0] % 8 == 0 && access->bytes == bytes) {
@@ -284,7 +351,7 @@ void access_mark(const struct access *access, uint32_t mask, unsigned skip, unsi
     }
     for (uint32_t left = mask; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
-        if (access->shadow[lane] != NULL)
+        if (access->shadow[lane] != access_defined)
             mark_lane(access, lane, skip, bytes, (good >> lane & 1) != 0);
     }
 }
@@ -297,15 +364,15 @@ void access_races(struct warp *warp, const struct op *op, uint32_t mask,
 
     if (!worker->grid->check_races || !access->own_memory)
         return;
+    const uint8_t *shared = (const uint8_t *)worker->shared;
     for (uint32_t left = mask; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
         const uint8_t *at = access->at[lane] + skip;
-        const uint8_t *shared = (const uint8_t *)worker->shared;
         if (at < shared || at >= shared + worker->shared_bytes)
             continue; /* local memory */
-        bool same = memcmp(at, (const char *)values + (size_t)lane * stride, bytes) == 0;
-        race_check(warp, op, lane, (uint32_t)(at - shared), bytes, RACE_WRITE, same);
-        if (stopped(warp))
+        race_check(warp, op, lane, (uint32_t)(at - shared), bytes, RACE_WRITE,
+                   (const char *)values + (size_t)lane * stride);
+        if (warp->stopped)
             return;
     }
 }
@@ -326,6 +393,6 @@ uint8_t *access_one(struct warp *warp, const struct op *op, int lane, enum space
         found = finders[space](warp, op, bit, bytes, kind, &access);
     if (!found)
         return NULL;
-    *out_shadow = access.shadow[lane];
+    *out_shadow = access.shadow[lane] == access_defined ? NULL : access.shadow[lane];
     return access.at[lane];
 }

@@ -7,12 +7,16 @@
 
 struct access {
     uint8_t *flat; /* when all 32 lanes lie side by side: where the first is; else NULL */
+    bool uniform;  /* all 32 lanes at one address */
     uint8_t *at[LANES];
-    uint8_t *shadow[LANES]; /* byte of the first mark; NULL: all is defined */
+    uint8_t *shadow[LANES]; /* byte of the first mark; access_defined: all is written */
     uint64_t address[LANES];
     unsigned bytes;  /* of a lane */
     bool own_memory; /* of this worker: marks need no atomic change */
 };
+
+/* The marks of memory that has none. */
+extern uint8_t access_defined[4];
 
 /* Finds `bytes` for each lane of the mask.  False: a fault ended the launch. */
 bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,

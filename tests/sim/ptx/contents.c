@@ -64,7 +64,9 @@ static struct function *function_slot(struct ptx_module *module, const char *nam
             return &module->functions[i];
     module->functions =
         realloc(module->functions, (module->function_count + 1) * sizeof(struct function));
-    return &module->functions[module->function_count++];
+    struct function *slot = &module->functions[module->function_count++];
+    memset(slot, 0, sizeof(*slot));
+    return slot;
 }
 
 /* .maxntid x, y, z and the like, up to the body or the ;. */

@@ -69,7 +69,7 @@ static void complete(struct warp *warp, int lane, const struct async_copy *copy)
         }
     }
     if (worker->grid->check_races)
-        race_check(warp, copy->op, lane, copy->to, copy->bytes, RACE_WRITE, false);
+        race_check(warp, copy->op, lane, copy->to, copy->bytes, RACE_WRITE, bytes);
     memcpy(worker->shared + copy->to, bytes, copy->bytes);
     for (unsigned i = 0; i < copy->bytes; i++) {
         uint8_t bit = (uint8_t)(1u << ((copy->to + i) % 8));

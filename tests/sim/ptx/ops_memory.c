@@ -17,6 +17,13 @@ typedef void move_fn(void *lanes, const struct access *access, unsigned skip, ui
                 d[lane] = (R)s[lane];                                                              \
             return;                                                                                \
         }                                                                                          \
+        if (access->uniform) {                                                                     \
+            M value;                                                                               \
+            memcpy(&value, access->at[0] + skip, sizeof(value));                                   \
+            for (int lane = 0; lane < LANES; lane++)                                               \
+                d[lane] = (R)value;                                                                \
+            return;                                                                                \
+        }                                                                                          \
         for (uint32_t left = mask; left != 0; left &= left - 1) {                                  \
             int lane = __builtin_ctz(left);                                                        \
             M value;                                                                               \
@@ -146,6 +153,7 @@ static void op_load_parameter(struct warp *warp, const struct op *op, uint32_t m
     for (int lane = 0; lane < LANES; lane++)
         access.at[lane] = (uint8_t *)(uintptr_t)from;
     access.flat = NULL;
+    access.uniform = mask == (uint32_t)ALL_LANES;
     for (unsigned i = 0; i < op->count; i++) {
         elements[i].fn(reg(warp, elements[i].operand), &access, i * op->bytes, mask);
         mark_result(warp, elements[i].operand, mask, mask);

@@ -1,6 +1,10 @@
 /* Races in shared memory: two threads of a block touch the same bytes, one of them writes, and no
  * barrier lies between.  Threads of one warp are ordered by __syncwarp() alone: that they run in
- * step here is no promise of the hardware. */
+ * step here is no promise of the hardware.
+ *
+ * Each word of shared memory has an entry that says who touched it last; a word of which parts were
+ * touched has one for each of its bytes beside it.
+ */
 #ifndef SLUICE_TESTS_SIM_PTX_RACE_H
 #define SLUICE_TESTS_SIM_PTX_RACE_H
 
@@ -8,26 +12,24 @@
 
 enum race_kind { RACE_READ, RACE_WRITE, RACE_ATOMIC };
 
-/* Who touched four bytes last.  While accesses are whole words `split` is false and one entry is
- * enough; otherwise the four bytes have an entry each. */
+/* Epochs of the block count barriers, those of the warp its own; 0: never. */
 struct race_entry {
-    uint32_t write_epoch; /* of the block; 0: never */
-    uint32_t write_warp_epoch;
+    uint32_t write_epoch;
     uint32_t read_epoch;
-    uint32_t read_warp_epoch;
-    uint16_t writer;
-    uint16_t reader; /* UINT16_MAX: several */
-    bool atomic;
+    uint16_t write_warp_epoch;
+    uint16_t read_warp_epoch;
+    uint16_t writer; /* with RACE_ATOMICALLY, and RACE_SPLIT on words whose bytes have entries */
+    uint16_t reader; /* RACE_SEVERAL: more than one thread */
 };
 
-struct race_cell {
-    bool split;
-    struct race_entry entry[4];
-};
+enum { RACE_SEVERAL = 0x1FFF, RACE_SPLIT = 0x4000, RACE_ATOMICALLY = 0x8000, RACE_THREAD = 0x1FFF };
 
-/* One lane's access; a race ends the launch with a finding.  `same` says that what is written is
- * there already: then two writers do no harm. */
+/* Entries of `bytes` of shared memory: a word's, then its bytes'. */
+size_t race_entries(size_t bytes);
+
+/* One lane's access to memory at `at`.  A race ends the launch with a finding; two writers of the
+ * same value do no harm, so `value` is what is about to be written, NULL for reads and atomics. */
 void race_check(struct warp *warp, const struct op *op, int lane, uint32_t address, unsigned bytes,
-                enum race_kind kind, bool same);
+                enum race_kind kind, const void *value);
 
 #endif

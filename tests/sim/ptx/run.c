@@ -60,7 +60,7 @@ static void worker_fit(struct worker *worker)
     size_t local = rounded(kernel->local_bytes) * LANES;
     size_t shared = rounded(worker->shared_bytes + 64);
     size_t races = worker->grid->check_races
-                       ? rounded((worker->shared_bytes / 4 + 2) * sizeof(struct race_cell))
+                       ? rounded(race_entries(worker->shared_bytes) * sizeof(struct race_entry))
                        : 0;
     size_t warp = file + marks + local + rounded(local / 8 + 8);
     size_t need = warp * worker->warp_count + shared + rounded(shared / 8) + races +
@@ -76,7 +76,8 @@ static void worker_fit(struct worker *worker)
     at += shared;
     worker->shared_shadow = (uint8_t *)at;
     at += rounded(shared / 8);
-    worker->races = (struct race_cell *)(void *)at;
+    worker->races = (struct race_entry *)(void *)at;
+    worker->race_words = worker->shared_bytes / 4 + 1;
     at += races;
     worker->spans = (struct span *)(void *)at;
     at += rounded(kernel->slots * sizeof(struct span) + 1);
@@ -203,7 +204,7 @@ static void block_begin(struct worker *worker)
     memset(worker->barriers, 0, sizeof(worker->barriers));
     memset(worker->shared_shadow, 0, worker->shared_bytes / 8 + 8);
     if (worker->grid->check_races)
-        memset(worker->races, 0, (worker->shared_bytes / 4 + 1) * sizeof(struct race_cell));
+        memset(worker->races, 0, worker->race_words * sizeof(struct race_entry));
     worker->epoch = 1;
     for (unsigned w = 0; w < worker->warp_count; w++)
         warp_begin(worker, w);

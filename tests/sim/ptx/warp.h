@@ -171,7 +171,7 @@ struct warp {
     struct async_lane *async;
 };
 
-struct race_cell;
+struct race_entry;
 
 struct barrier {
     uint32_t arrived;    /* threads */
@@ -196,8 +196,9 @@ struct worker {
     char *shared;
     uint8_t *shared_shadow;
     size_t shared_bytes;
-    struct race_cell *races;
-    uint32_t epoch; /* grows at each barrier of the block */
+    struct race_entry *races;
+    size_t race_words; /* where the entries of bytes begin */
+    uint32_t epoch;    /* grows at each barrier of the block */
     size_t local_stride;
     struct barrier barriers[BARRIERS];
     struct span *spans; /* a memory instruction's last */
