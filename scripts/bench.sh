@@ -1,5 +1,5 @@
-# ./dev bench [engines|serve [part,...]|planner|memory [part,...]]: sluice and its peers side by side, the
-# memory planner against its bounds, and the governor's figures.
+# ./dev bench [engines|serve [part,...]|planner|memory [part,...]|shapes]: sluice and its peers side by
+# side, the memory planner against its bounds, the governor's figures, and many input shapes.
 bench() {
     local part=${1:-all}
     [ $# -gt 0 ] && shift
@@ -8,8 +8,9 @@ bench() {
     serve) bench_prepare; bench_serve "$@" ;;
     planner) build release; bench_planner "$@" ;;
     memory) build release; bench_memory "$@" ;;
-    all) bench_prepare; bench_engines; bench_serve; bench_planner; bench_memory ;;
-    *) die "bench: unknown part '$part'; engines, serve, planner and memory are known" ;;
+    shapes) build release; python_with numpy onnx==1.22.0; bench_shapes "$@" ;;
+    all) bench_prepare; bench_engines; bench_serve; bench_planner; bench_memory; bench_shapes ;;
+    *) die "bench: unknown part '$part'; engines, serve, planner, memory and shapes are known" ;;
     esac
 }
 
@@ -31,6 +32,11 @@ bench_serve() {
 bench_memory() {
     python_with numpy onnx==1.22.0
     "$PYTHON" benchmarks/memory.py --build build/release ${1:+--part "$1"}
+}
+
+# Ten thousand distinct input shapes; ends with 1 when memory is not bounded.
+bench_shapes() {
+    "$PYTHON" benchmarks/shapes.py --build build/release "$@"
 }
 
 # The published planner benchmarks; a budget a file in seconds may be given.

@@ -60,6 +60,8 @@ bool blocks_join(struct blocks *blocks, const struct mem_block *block)
 
 void blocks_remove(struct blocks *blocks, size_t first, size_t count)
 {
+    if (count == 0)
+        return;
     memmove(&blocks->items[first], &blocks->items[first + count],
             (blocks->count - first - count) * sizeof(*blocks->items));
     blocks->count -= count;

@@ -88,7 +88,7 @@ static void the_last_events_stand_below_the_oldest_first(void **state)
 
     (void)state;
     for (int i = 0; i < CHART_EVENTS + 2; i++) {
-        char event[16];
+        char event[32];
 
         (void)snprintf(event, sizeof(event), "event %d", i);
         chart_add_event(&chart, event);

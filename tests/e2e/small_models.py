@@ -80,6 +80,17 @@ def product_weights(seed, width=256, layers=1):
     return [(random.standard_normal((width, width)) / width ** 0.5).astype(np.float32) for _ in range(layers)]
 
 
+def waves(channels=8):
+    """Two convolutions over rows of open length: x[1, 1, m] to y[1, 1, m], channels * m * 4 bytes between."""
+    nodes = [helper.make_node("Conv", ["x", "a"], ["wide"], pads=[1, 1]), helper.make_node("Relu", ["wide"], ["bent"]),
+             helper.make_node("Conv", ["bent", "b"], ["y"], pads=[1, 1])]
+    ports = [helper.make_tensor_value_info(name, FLOAT, [1, 1, "m"]) for name in ("x", "y")]
+    weights = {"a": np.full((channels, 1, 3), 0.25, np.float32), "b": np.full((1, channels, 3), 0.125, np.float32)}
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:],
+                              [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def write(repository, name, model, config="", version=1):
     """Puts a model there whole: the version appears by a rename."""
     folder = os.path.join(repository, name)
