@@ -1,21 +1,35 @@
+/* Entries hold numbers of names: one cache line each.  The names stand in a table that only grows;
+ * readers get them back as text. */
 #include "memory/history.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct ring {
-    uint64_t added; /* events so far; the oldest one kept is added − size, if that many */
-    struct mem_event *events;
-};
+#include "memory/history_names.h"
 
 enum { RING_BATCHES, RING_REST, RINGS };
+enum { NAMES_MOST = 2048 };
+
+struct stored {
+    uint64_t number;
+    int64_t time_us;
+    struct history_entry entry;
+};
+
+struct ring {
+    uint64_t added; /* events so far; the oldest one kept is added − size, if that many */
+    struct stored *events;
+};
 
 struct history {
     uint32_t size;
     uint64_t number; /* of the last event */
+    int64_t last_us;
     struct ring rings[RINGS];
-    struct mem_event room[]; /* RINGS * size */
+    unsigned names; /* name[0] is "" */
+    char name[NAMES_MOST][MEM_NAME_BYTES];
+    struct stored room[]; /* RINGS * size */
 };
 
 const char *mem_event_name(enum mem_event_kind kind)
@@ -41,6 +55,7 @@ enum status history_create(uint32_t events, struct history **out_history)
     if (history == NULL)
         return STATUS_NO_MEMORY;
     history->size = events;
+    history->names = 1;
     for (unsigned i = 0; i < RINGS; i++)
         history->rings[i].events = &history->room[(size_t)i * events];
     *out_history = history;
@@ -62,30 +77,68 @@ uint32_t history_size(const struct history *history)
     return history->size;
 }
 
-/* Costs as much as the name is long, not as the room. */
-static void copy_name(char to[MEM_NAME_BYTES], const char *from)
+int64_t history_last_us(const struct history *history)
 {
-    to[0] = '\0';
-    if (from != NULL && memccpy(to, from, '\0', MEM_NAME_BYTES) == NULL)
-        to[MEM_NAME_BYTES - 1] = '\0';
+    return history->last_us;
+}
+
+uint16_t history_name(struct history *history, const char *name)
+{
+    if (name == NULL || name[0] == '\0')
+        return 0;
+    for (unsigned i = 1; i < history->names; i++)
+        if (strncmp(history->name[i], name, MEM_NAME_BYTES - 1) == 0)
+            return (uint16_t)i;
+    if (history->names == NAMES_MOST)
+        return 0;
+    strncpy(history->name[history->names], name, MEM_NAME_BYTES - 1);
+    return (uint16_t)history->names++;
+}
+
+void history_add_entry(struct history *history, const struct history_entry *entry, int64_t now_us)
+{
+    struct ring *ring =
+        &history->rings[entry->kind <= MEM_EVENT_UNRESERVE ? RING_BATCHES : RING_REST];
+    struct stored *stored = &ring->events[ring->added++ % history->size];
+
+    stored->number = ++history->number;
+    stored->time_us = history->last_us = now_us;
+    stored->entry = *entry;
 }
 
 void history_add(struct history *history, const struct mem_note *note, int64_t now_us)
 {
-    struct ring *ring =
-        &history->rings[note->kind <= MEM_EVENT_UNRESERVE ? RING_BATCHES : RING_REST];
-    struct mem_event *event = &ring->events[ring->added++ % history->size];
+    const struct history_entry entry = {
+        .kind = note->kind,
+        .address = note->address,
+        .bytes = note->bytes,
+        .requested = note->requested,
+        .other = note->other,
+        .owner = history_name(history, note->owner),
+        .model = history_name(history, note->model),
+        .note = history_name(history, note->note),
+    };
 
-    event->number = ++history->number;
-    event->time_us = now_us;
-    event->kind = note->kind;
-    event->address = note->address;
-    event->bytes = note->bytes;
-    event->requested = note->requested;
-    event->other = note->other;
-    copy_name(event->owner, note->owner);
-    copy_name(event->model, note->model);
-    copy_name(event->note, note->note);
+    history_add_entry(history, &entry, now_us);
+}
+
+static struct mem_event read_back(const struct history *history, const struct stored *stored)
+{
+    const struct history_entry *entry = &stored->entry;
+    struct mem_event event = {
+        .number = stored->number,
+        .time_us = stored->time_us,
+        .kind = entry->kind,
+        .address = entry->address,
+        .bytes = entry->bytes,
+        .requested = entry->requested,
+        .other = entry->other,
+    };
+
+    memcpy(event.owner, history->name[entry->owner], MEM_NAME_BYTES);
+    memcpy(event.model, history->name[entry->model], MEM_NAME_BYTES);
+    memcpy(event.note, history->name[entry->note], MEM_NAME_BYTES);
+    return event;
 }
 
 /* The place, counted in `added`, of the first event numbered `from` or higher: numbers rise. */
@@ -114,12 +167,12 @@ size_t history_read(const struct history *history, uint64_t *io_next, struct mem
     for (unsigned i = 0; i < RINGS; i++)
         place[i] = first_place(history, &history->rings[i], *io_next);
     for (; count < room; count++) {
-        const struct mem_event *first = NULL;
+        const struct stored *first = NULL;
         unsigned from = 0;
 
         for (unsigned i = 0; i < RINGS; i++) {
             const struct ring *ring = &history->rings[i];
-            const struct mem_event *event = &ring->events[place[i] % history->size];
+            const struct stored *event = &ring->events[place[i] % history->size];
 
             if (place[i] == ring->added || (first != NULL && first->number < event->number))
                 continue;
@@ -128,7 +181,7 @@ size_t history_read(const struct history *history, uint64_t *io_next, struct mem
         }
         if (first == NULL)
             break;
-        events[count] = *first;
+        events[count] = read_back(history, first);
         place[from]++;
     }
     if (count > 0)

@@ -33,6 +33,8 @@ struct ledger_account {
     uint64_t pass;              /* the last reclaim pass that asked it */
     struct mem_stats stats;     /* of its own bytes */
     struct mem_stats on_behalf; /* its own, and of arenas while they work for it; not of arenas */
+    const struct history *named_in; /* the history that `name` is of */
+    uint16_t name;                  /* of the owner there */
     struct blocks segments, pieces; /* of what was booked with an address; not of arenas */
     char owner[LEDGER_OWNER_BYTES];
 };
@@ -85,8 +87,12 @@ struct ledger_account *account_model(struct ledger_account *account);
 /* Counts the change for the device, the kind, the account and the model. */
 void account_apply(struct ledger_account *account, const struct mem_change *change);
 void ledger_record(struct ledger *ledger, const struct mem_note *note);
-void account_record(const struct ledger_account *account, enum mem_event_kind kind,
-                    const struct ledger_piece *piece);
+/* now_us 0: it asks the clock. */
+void account_record(struct ledger_account *account, enum mem_event_kind kind,
+                    const struct ledger_piece *piece, int64_t now_us);
+/* A reservation for `user` (NULL: nobody's). */
+void ledger_record_plan(struct ledger *ledger, enum mem_event_kind kind,
+                        struct ledger_account *user, uint64_t bytes);
 /* `account` and `user` may be NULL. */
 void ledger_book_oom(struct ledger *ledger, struct ledger_account *account,
                      struct ledger_account *user, const struct mem_note *note);

@@ -233,9 +233,9 @@ static void add(struct ledger_account *account, const struct ledger_piece *piece
     account->stats.device_allocs++;
     if (model != NULL)
         model->on_behalf.device_allocs++;
-    account_record(account, MEM_EVENT_MAP, piece);
+    account_record(account, MEM_EVENT_MAP, piece, 0);
     if (piece->requested > 0 && piece->address != 0)
-        account_record(account, MEM_EVENT_ALLOC, piece);
+        account_record(account, MEM_EVENT_ALLOC, piece, 0);
     ledger_changed(ledger);
 }
 
@@ -415,7 +415,7 @@ void ledger_sub_at(struct ledger_account *account, const struct ledger_piece *pi
     account->stats.device_frees++;
     if (!account_is_arena(account)) /* whose batch the cache came from is forgotten */
         account->on_behalf.device_frees++;
-    account_record(account, MEM_EVENT_UNMAP, piece);
+    account_record(account, MEM_EVENT_UNMAP, piece, 0);
     ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }
@@ -441,7 +441,7 @@ void ledger_undo_add(struct ledger_account *account, const struct ledger_piece *
         mem_stats_undo(each[i], &change);
         each[i]->device_allocs--;
     }
-    account_record(account, MEM_EVENT_UNMAP, piece);
+    account_record(account, MEM_EVENT_UNMAP, piece, 0);
     ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }

@@ -1,5 +1,6 @@
 /* Statistics and history of the ledger: what each change counts for. */
 #include "base/clock.h"
+#include "memory/history_names.h"
 #include "memory/internal.h"
 
 /* The model that an account's bytes count for. */
@@ -33,22 +34,50 @@ void ledger_record(struct ledger *ledger, const struct mem_note *note)
         history_add(ledger->history, note, clock_now_us());
 }
 
-void account_record(const struct ledger_account *account, enum mem_event_kind kind,
-                    const struct ledger_piece *piece)
+/* Names are looked up once an account and history; two histories never stand at one address while
+ * an account knows the first: ledger_set_history() makes all of them forget. */
+static uint16_t name_of(struct ledger_account *account, struct history *history)
 {
-    const struct ledger_account *user = account->user;
+    if (account == NULL)
+        return 0;
+    if (account->named_in != history) {
+        account->name = history_name(history, account->owner);
+        account->named_in = history;
+    }
+    return account->name;
+}
 
-    if (account->ledger->history == NULL)
+void account_record(struct ledger_account *account, enum mem_event_kind kind,
+                    const struct ledger_piece *piece, int64_t now_us)
+{
+    struct history *history = account->ledger->history;
+    struct history_entry entry = {.kind = kind,
+                                  .address = piece->address,
+                                  .bytes = piece->bytes,
+                                  .requested = piece->requested};
+
+    if (history == NULL)
         return;
-    ledger_record(account->ledger,
-                  &(struct mem_note){.kind = kind,
-                                     .address = piece->address,
-                                     .bytes = piece->bytes,
-                                     .requested = piece->requested,
-                                     .owner = account->owner,
-                                     .model = user != NULL                ? user->owner
-                                              : account_is_arena(account) ? NULL
-                                                                          : account->owner});
+    entry.owner = name_of(account, history);
+    entry.model = name_of(account_model(account), history);
+    history_add_entry(history, &entry, now_us > 0 ? now_us : clock_now_us());
+}
+
+/* What is given back goes with the end of a batch, which has just been recorded: its time serves.
+ */
+void ledger_record_plan(struct ledger *ledger, enum mem_event_kind kind,
+                        struct ledger_account *user, uint64_t bytes)
+{
+    struct history *history = ledger->history;
+    struct history_entry entry = {.kind = kind, .bytes = bytes, .other = ledger->planned};
+
+    if (history == NULL)
+        return;
+    entry.model = name_of(user, history);
+    history_add_entry(history, &entry,
+                      kind == MEM_EVENT_UNRESERVE && history_last_us(history) > 0
+                          ? history_last_us(history)
+                          : clock_now_us());
 }
 
 void ledger_book_oom(struct ledger *ledger, struct ledger_account *account,

@@ -35,7 +35,8 @@ static void record_gone(struct ledger_account *account, const struct mem_block *
     account_record(account, MEM_EVENT_FREE,
                    &(struct ledger_piece){.bytes = block->bytes,
                                           .requested = block->requested,
-                                          .address = block->address});
+                                          .address = block->address},
+                   0);
 }
 
 static uint64_t remove_pieces(struct ledger_account *account, uint64_t from, uint64_t to)
@@ -80,7 +81,8 @@ enum status ledger_piece_made(struct ledger_account *account, uint64_t address, 
         account_apply(account, &(struct mem_change){.requested = (int64_t)requested});
         account_record(
             account, MEM_EVENT_ALLOC,
-            &(struct ledger_piece){.bytes = requested, .requested = requested, .address = address});
+            &(struct ledger_piece){.bytes = requested, .requested = requested, .address = address},
+            0);
         ledger_changed(ledger);
     }
     pthread_mutex_unlock(&ledger->lock);

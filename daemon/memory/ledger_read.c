@@ -141,8 +141,10 @@ enum status ledger_set_history(struct ledger *ledger, uint32_t events)
     pthread_mutex_lock(&ledger->lock);
     old = ledger->history;
     ledger->history = history;
-    LIST_FOR_EACH (account, &ledger->accounts, struct ledger_account, link)
+    LIST_FOR_EACH (account, &ledger->accounts, struct ledger_account, link) {
         account->told = account->used; /* what runs now began before */
+        account->named_in = NULL;
+    }
     pthread_mutex_unlock(&ledger->lock);
     history_destroy(old);
     return STATUS_OK;

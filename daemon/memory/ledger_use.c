@@ -22,22 +22,22 @@ uint64_t ledger_account_bytes(const struct ledger_account *account)
 }
 
 /* An arena's batch as the history has it, once it has all its memory. */
-static void tell_use(struct ledger_account *account, const struct ledger_use *use)
+static void tell_use(struct ledger_account *account, const struct ledger_use *use, int64_t now_us)
 {
     struct ledger_piece piece = {.bytes = account->told, .address = account->address};
 
     if (account->ledger->history == NULL || use->grows || use->bytes == account->told)
         return;
     if (account->told > 0)
-        account_record(account, MEM_EVENT_FREE, &piece);
+        account_record(account, MEM_EVENT_FREE, &piece, now_us);
     account->told = use->bytes;
     piece.bytes = use->bytes;
     piece.requested = use->requested;
     if (use->bytes > 0)
-        account_record(account, MEM_EVENT_ALLOC, &piece);
+        account_record(account, MEM_EVENT_ALLOC, &piece, now_us);
 }
 
-static void set_use(struct ledger_account *account, const struct ledger_use *use)
+static void set_use(struct ledger_account *account, const struct ledger_use *use, int64_t now_us)
 {
     struct ledger *ledger = account->ledger;
     const struct mem_change change = {
@@ -56,7 +56,7 @@ static void set_use(struct ledger_account *account, const struct ledger_use *use
     account_apply(account, &change);
     if (account->user != NULL)
         account->user->largest_use = ledger_larger(account->user->largest_use, use->bytes);
-    tell_use(account, use);
+    tell_use(account, use, now_us);
     if (use->bytes == 0)
         account->user = NULL;
     ledger_changed(ledger);
@@ -69,7 +69,7 @@ void ledger_set_use(struct ledger_account *account, const struct ledger_use *use
     if (account_is_arena(account)) {
         if (use->user != NULL)
             use->user->last_use_us = now_us;
-        set_use(account, use);
+        set_use(account, use, now_us);
     }
     pthread_mutex_unlock(&account->ledger->lock);
 }
@@ -92,17 +92,6 @@ static uint64_t round_up(uint64_t bytes, uint64_t step)
     return bytes > UINT64_MAX - (step - rest) ? UINT64_MAX : bytes + (step - rest);
 }
 
-static void record_plan(struct ledger *ledger, enum mem_event_kind kind,
-                        const struct ledger_account *user, uint64_t bytes)
-{
-    if (ledger->history == NULL)
-        return;
-    ledger_record(ledger, &(struct mem_note){.kind = kind,
-                                             .bytes = bytes,
-                                             .other = ledger->planned,
-                                             .model = user != NULL ? user->owner : NULL});
-}
-
 enum status ledger_reserve_for(struct ledger *ledger, const struct ledger_account *user,
                                uint64_t bytes, uint64_t *out_available)
 {
@@ -117,7 +106,8 @@ enum status ledger_reserve_for(struct ledger *ledger, const struct ledger_accoun
     if (fits) {
         ledger->planned += whole;
         ledger->reservations_ok++;
-        record_plan(ledger, MEM_EVENT_RESERVE, user, whole);
+        ledger_record_plan(ledger, MEM_EVENT_RESERVE, (struct ledger_account *)(uintptr_t)user,
+                           whole);
         ledger_changed(ledger);
     } else {
         ledger->reservations_refused++;
@@ -141,7 +131,8 @@ void ledger_unreserve_for(struct ledger *ledger, const struct ledger_account *us
     whole = round_up(bytes, ledger->page);
     assert(whole <= ledger->planned);
     ledger->planned -= whole;
-    record_plan(ledger, MEM_EVENT_UNRESERVE, user, whole);
+    ledger_record_plan(ledger, MEM_EVENT_UNRESERVE, (struct ledger_account *)(uintptr_t)user,
+                       whole);
     ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }
