@@ -122,8 +122,14 @@ static void rest_calls_survive_every_failing_allocation(void **state)
     survives_text("POST /v2/repository/index HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
                   "READY");
     survives_text("GET /sluice/v1/memory HTTP/1.1\r\nHost: x\r\n\r\n", "watermarks");
+    survives_text("GET /sluice/v1/memory/stats HTTP/1.1\r\nHost: x\r\n\r\n", "num_ooms");
+    survives_text("POST /sluice/v1/memory/reset-peaks HTTP/1.1\r\nHost: x\r\nContent-Length: "
+                  "15\r\n\r\n{\"pool\":\"nope\"}",
+                  "no pool 'nope'");
     survives_text("GET /sluice/v1/models HTTP/1.1\r\nHost: x\r\n\r\n", "batching");
     survives_text("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", "sluice_memory_bytes");
+    survives_text("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
+                  "sluice_memory_stat_peak_bytes{pool=\"weights\",measure=\"reserved\"} 0");
     survives_text("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
                   "sluice_model_loads_total{outcome=\"failed\"} 1");
     (void)snprintf(
