@@ -133,5 +133,36 @@ class Faults(unittest.TestCase):
                            environment={"SLUICE_FAULT": "map:often"})
 
 
+class Shapes(unittest.TestCase):
+    def test_thousands_of_shapes_stay_within_the_budget_and_the_plan_cache(self):
+        shapes, budget, plans = int(os.environ.get("SHAPES", 1500)), 64 * MiB, 512 << 10
+        with tempfile.TemporaryDirectory(prefix="sluice-e2e-") as folder:
+            small_models.write(folder, "double", small_models.times(2, columns="m"), "max_batch_size: 64")
+            server = harness.Server(PROGRAM, [f"Models.Repository={folder}", "Device.Device=cpu", "Device.Lanes=1",
+                                              f"Memory.Limit={budget}", f"Models.PlanCache={plans}"], as_daemon=True)
+            self.addCleanup(server.stop)
+            harness.wait_for("the model", lambda: server.request("GET", "/v2/models/double/ready")[0] == 200, 60)
+            connection = harness.UnixHTTPConnection(server.path("http"))
+            for number in range(shapes):
+                rows, columns = 1 + number % 64, 1 + number // 64 * 7
+                values = np.full((rows, columns), number % 97, np.float32)
+                head = json.dumps({"inputs": [{"name": "x", "datatype": "FP32", "shape": [rows, columns],
+                                               "parameters": {"binary_data_size": values.nbytes}}],
+                                   "outputs": [{"name": "y", "parameters": {"binary_data": True}}]}).encode()
+                connection.request("POST", "/v2/models/double/infer", head + values.tobytes(),
+                                   {"Inference-Header-Content-Length": str(len(head))})
+                response = connection.getresponse()
+                text = response.read()
+                self.assertEqual(response.status, 200, text[:300])
+                self.assertTrue(text.endswith((2 * values).tobytes()))
+                if number % 100 == 0:
+                    held = sum(server.metric(f'sluice_memory_bytes{{kind="{kind}"}}')
+                               for kind in ("weights", "activation", "workspace", "io", "fixed", "cached"))
+                    self.assertLessEqual(held, budget)
+                    self.assertLessEqual(
+                        server.metric('sluice_plan_cache_bytes{model="double",version="1"}'), plans)
+            connection.close()
+
+
 if __name__ == "__main__":
     harness.main(sys.modules[__name__])
