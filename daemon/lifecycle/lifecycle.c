@@ -404,6 +404,11 @@ static enum status start_batcher(struct daemon *daemon, struct error *err)
     return STATUS_OK;
 }
 
+static bool may_wake(void *warden)
+{
+    return warden_may_load(warden);
+}
+
 static enum status start_repository(struct daemon *daemon, struct error *err)
 {
     const struct config *config = values(daemon);
@@ -425,6 +430,7 @@ static enum status start_repository(struct daemon *daemon, struct error *err)
     };
 
     TRY(repository_create(&wanted, &daemon->repository, err));
+    repository_set_gate(daemon->repository, may_wake, daemon->warden);
     warden_set_evict(daemon->warden, repository_evict, repository_evictable, daemon->repository);
     return STATUS_OK;
 }

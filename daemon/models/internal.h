@@ -92,6 +92,8 @@ struct repository {
     _Atomic uint64_t loads_ok, loads_failed;
     struct keeper keeper;
     struct waker waker;
+    bool (*may_wake)(void *arg); /* NULL: always */
+    void *may_wake_arg;
     _Atomic int64_t model_idle_us, model_drop_us;
     _Atomic uint64_t host_cache_bytes;
     pthread_mutex_t lock;
@@ -137,6 +139,10 @@ void keeper_stop(struct repository *repository);
 /* Makes the keeper look at all models; any thread, under any lock. */
 void keeper_nudge(void *repository);
 void keeper_send(struct repository *repository, struct errand *errand);
+
+/* ---- sleep.c, on the keeper's thread ---- */
+/* Answers the wakes that are over; all of them when the keeper stops. */
+void sleep_finish_woken(struct repository *repository);
 
 /* ---- waker.c ---- */
 MUST_CHECK enum status waker_start(struct repository *repository);

@@ -145,9 +145,13 @@ typedef void (*residency_done_fn)(void *arg, const struct residency_answer *answ
  * next request. */
 void repository_sleep(struct repository *repository, const char *name, enum sleep_level level,
                       residency_done_fn done, void *arg);
-/* Brings models back before somebody asks for them; the error of the first that failed. */
+/* Brings models back before somebody asks for them; the error of the first that failed.  It waits
+ * for nobody: STATUS_NO_MEMORY when models in use are in the way, or when the gate is shut. */
 void repository_wake(struct repository *repository, const char *name, residency_done_fn done,
                      void *arg);
+/* Whether a model may be brought that no request waits for (warden_may_load()); before the first
+ * call of repository_wake(). */
+void repository_set_gate(struct repository *repository, bool (*may_wake)(void *arg), void *arg);
 /* For the governor (a warden_evict_fn, a warden_evictable_fn): idle models leave until about
  * `bytes` are free, coldest first; returns what is on its way.  Never waits. */
 uint64_t repository_evict(void *repository, uint64_t bytes);

@@ -271,7 +271,7 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     atomic_store_explicit(&warden->may_load, verdict.may_load, memory_order_relaxed);
     evict(warden, verdict.evict_bytes, now_us);
     device_give_back(warden->device); /* of models that went */
-    if (presses) { /* what is kept beside the device is the system's too */
+    if (presses) {                    /* what is kept beside the device is the system's too */
         (void)host_pool_trim(warden->host_pool, 0);
         host_trim();
     }

@@ -168,7 +168,7 @@ class Chaos(unittest.TestCase):
 
     def run_wake(self, event, name, x, number, client):
         # A wake does not wait: what is in use then is in its way, by rule.
-        self.command(event, f"models/{name}/wake", also=r"needs \d+ bytes of the device.*in the way: ")
+        self.command(event, f"models/{name}/wake", also=r"needs \d+ bytes of the device.*in the way: |at level evict")
 
     def run_load(self, event, name, x, number, client):
         # A load does not wait for models in use either.
