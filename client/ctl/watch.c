@@ -90,6 +90,9 @@ static void compare(struct watch *watch, const json_t *now)
     if ((count = rise(before, now, "empty_cache_total")) > 0)
         tell(watch, "empty_cache %" PRIu64 " times, %s given back", count,
              text_of_bytes(rise(before, now, "empty_cache_freed_bytes_total"), text));
+    if ((count = rise(json_object_get(before, "pressure"), json_object_get(now, "pressure"),
+                      "evict_bytes_total")) > 0)
+        tell(watch, "idle models asked for %s", text_of_bytes(count, text));
     if ((count = rise(before, now, "reservations_refused_total")) > 0)
         tell(watch, "%" PRIu64 " reservations refused", count);
     if ((count = rise(before, now, "num_ooms")) > 0)
