@@ -92,6 +92,13 @@ static uint64_t round_up(uint64_t bytes, uint64_t step)
     return bytes > UINT64_MAX - (step - rest) ? UINT64_MAX : bytes + (step - rest);
 }
 
+/* The ledger's own again: what it notes in it (the number of its name) is no business of callers.
+ */
+static struct ledger_account *known(const struct ledger_account *user)
+{
+    return (struct ledger_account *)(uintptr_t)user;
+}
+
 enum status ledger_reserve_for(struct ledger *ledger, const struct ledger_account *user,
                                uint64_t bytes, uint64_t *out_available)
 {
@@ -106,8 +113,7 @@ enum status ledger_reserve_for(struct ledger *ledger, const struct ledger_accoun
     if (fits) {
         ledger->planned += whole;
         ledger->reservations_ok++;
-        ledger_record_plan(ledger, MEM_EVENT_RESERVE, (struct ledger_account *)(uintptr_t)user,
-                           whole);
+        ledger_record_plan(ledger, MEM_EVENT_RESERVE, known(user), whole);
         ledger_changed(ledger);
     } else {
         ledger->reservations_refused++;
@@ -131,8 +137,7 @@ void ledger_unreserve_for(struct ledger *ledger, const struct ledger_account *us
     whole = round_up(bytes, ledger->page);
     assert(whole <= ledger->planned);
     ledger->planned -= whole;
-    ledger_record_plan(ledger, MEM_EVENT_UNRESERVE, (struct ledger_account *)(uintptr_t)user,
-                       whole);
+    ledger_record_plan(ledger, MEM_EVENT_UNRESERVE, known(user), whole);
     ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
 }
