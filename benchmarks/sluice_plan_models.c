@@ -1,11 +1,11 @@
-/* sluice-plan-models FILE.onnx…
+/* sluice-plan-models [--thorough] FILE.onnx…
  *
  * Plans each model for one row on the CPU device and prints a line for it: steps, the lower bound
- * (largest sum of bytes alive at one step), what another order of the steps saves of it, the peak
- * of the quick plan and their ratio, and milliseconds to make the plan, kernels included.  Open
- * dimensions are 1, or the first of 64, 224 and 512 for which the model can be planned.
+ * (the largest sum of bytes alive at one step), what another order of the steps saves of it, the
+ * plan's peak, the ratio of peak and bound, and milliseconds to make the plan, kernels included.
+ * Open dimensions are 1, or the first of 64, 224 and 512 with which the model can be planned.
  *
- * Ends with 0, also when a model cannot be planned (it says why); 2 for wrong usage.
+ * Ends with 0, also when a model cannot be planned (its line says why); 2 for wrong usage.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -69,18 +69,20 @@ static enum status plan_model(struct solo *solo, const char *path, struct error 
 
 int main(int count, char **words)
 {
+    bool is_thorough = count > 1 && strcmp(words[1], "--thorough") == 0;
     struct solo solo = {0};
     struct error err = {0};
 
-    if (count < 2) {
-        fprintf(stderr, "usage: sluice-plan-models FILE.onnx…\n");
+    if (count < 2 + is_thorough) {
+        fprintf(stderr, "usage: sluice-plan-models [--thorough] FILE.onnx…\n");
         return 2;
     }
     if (solo_open("cpu", 1, &solo, &err) != STATUS_OK) {
         fprintf(stderr, "sluice-plan-models: %s\n", err.text);
         return 1;
     }
-    for (int i = 1; i < count; i++)
+    solo.planning.mode = is_thorough ? PLANNING_THOROUGH : PLANNING_QUICK;
+    for (int i = 1 + is_thorough; i < count; i++)
         if (plan_model(&solo, words[i], &err) != STATUS_OK)
             printf("%-28s %s\n", words[i], err.text);
     solo_close(&solo);

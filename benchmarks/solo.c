@@ -57,12 +57,14 @@ void solo_close(struct solo *solo)
 
 enum status solo_load(struct solo *solo, const char *path, struct error *err)
 {
-    const struct network_config config = {.name = path};
+    const struct network_config config = {.name = path, .planning = solo->planning};
     struct graph *graph;
 
     solo_unload(solo);
     TRY(onnx_read_file(path, &graph, NULL, err));
-    return network_create(graph, solo->device, solo->ledger, &config, &solo->network, err);
+    TRY(network_create(graph, solo->device, solo->ledger, &config, &solo->network, err));
+    network_set_ahead(solo->network, true);
+    return STATUS_OK;
 }
 
 /* ---- buffers where the device wants them ---- */

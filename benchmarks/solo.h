@@ -10,8 +10,9 @@ struct solo {
     struct device_lane *lane;
     struct ledger *ledger;
     struct lane_arena *arena;
-    struct lane_arena *io;   /* inputs and outputs of devices without host memory */
-    struct network *network; /* NULL until solo_load() */
+    struct lane_arena *io;            /* inputs and outputs of devices without host memory */
+    struct network *network;          /* NULL until solo_load() */
+    struct network_planning planning; /* of networks loaded from now on; solo_open(): quick */
 };
 
 MUST_CHECK enum status solo_open(const char *device, unsigned threads, struct solo *out_solo,

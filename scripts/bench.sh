@@ -39,15 +39,25 @@ bench_shapes() {
     "$PYTHON" benchmarks/shapes.py --build build/release "$@"
 }
 
-# The published planner benchmarks; a budget a file in seconds may be given.
+# Plans of models, then the published planner benchmarks; a budget a file in seconds may be given.
 bench_planner() {
-    local files=../shared/planner-benchmarks program=build/release/benchmarks/sluice-plan-bench
-    if [ ! -d "$files" ]; then
-        say "planner: skipped, no benchmark files in $files"
+    local folder=../shared/planner-benchmarks programs=build/release/benchmarks files models
+    mapfile -t models < <(ls .cache/bench-models/*.onnx .cache/open-models/*.onnx 2>/dev/null)
+    if [ "${#models[@]}" -gt 0 ]; then
+        say 'plans of models, quick'
+        "$programs/sluice-plan-models" "${models[@]}"
+        say 'plans of models, thorough'
+        "$programs/sluice-plan-models" --thorough "${models[@]}"
+    else
+        say 'plans of models: skipped, none in .cache/bench-models and .cache/open-models'
+    fi
+    mapfile -t files < <(ls "$folder"/*/*.csv 2>/dev/null)
+    if [ "${#files[@]}" = 0 ]; then
+        say "planner: skipped, no benchmark files in $folder"
         return
     fi
     say 'planner, quick'
-    "$program" "$files"/*/*.csv
+    "$programs/sluice-plan-bench" "${files[@]}"
     say 'planner, thorough'
-    "$program" --thorough --budget-s "${1:-60}" "$files"/*/*.csv
+    "$programs/sluice-plan-bench" --thorough --budget-s "${1:-60}" "${files[@]}"
 }

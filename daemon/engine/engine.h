@@ -22,10 +22,23 @@
 struct network;
 struct plan;
 
+/* How the memory of plans is packed (graph/planner.h). */
+struct network_planning {
+    enum {
+        PLANNING_QUICK,   /* milliseconds at most */
+        PLANNING_AUTO,    /* ahead of requests a search, where quick is over 1 % above the bound */
+        PLANNING_THOROUGH /* … where quick is above the bound at all */
+    } mode;
+    int64_t budget_us;  /* of wall time for a plan's search; 0: a second */
+    const char *folder; /* where searches keep what they found, made when it is not there; NULL:
+                         * nowhere.  Borrowed for the network's life */
+};
+
 struct network_config {
     const char *name;        /* owner of its bytes in the ledger */
     size_t plan_cache_bytes; /* 0: a default of 64 MiB */
     size_t plan_cache_count; /* 0: a default of 64 */
+    struct network_planning planning;
 };
 
 /* Runs the model passes and keeps the graph (adopts it, also on failure).  STATUS_UNSUPPORTED names
@@ -82,6 +95,10 @@ uint64_t network_host_bytes(const struct network *network); /* HOST: about so ma
 /* Drops the plans only: host memory, and what they made large constants stay for.  Nobody may plan
  * or run meanwhile; returns their bytes. */
 uint64_t network_drop_plans(struct network *network);
+
+/* Whether plans made from now on are made ahead of requests, so that a search may take its budget;
+ * not so at first.  Any thread. */
+void network_set_ahead(struct network *network, bool ahead);
 
 /* The plan for these input shapes (one per network input, all known); from the cache or made now.
  * Holds a reference for the caller.  Errors name the node.  Threads: any. */

@@ -70,9 +70,11 @@ struct network {
     struct network_port *in, *out;
     /* residency (resident.c) */
     _Atomic enum network_place place;
-    _Atomic uint64_t host_bytes;  /* of graph and constants, when it left the device */
-    size_t shape_lists;           /* of plans it had when it left, last used first */
-    struct shape *shapes;         /* `inputs` for each of them */
+    _Atomic uint64_t host_bytes; /* of graph and constants, when it left the device */
+    size_t shape_lists;          /* of plans it had when it left, last used first */
+    struct shape *shapes;        /* `inputs` for each of them */
+    struct network_planning planning;
+    atomic_bool ahead;            /* plans are made ahead of requests now */
     pthread_mutex_t compile_lock; /* one plan is made at a time; guards `programs`, `folder` */
     struct program *programs;
     pthread_rwlock_t cache_lock; /* guards the three below */
@@ -348,6 +350,21 @@ enum status making_share(struct making *making, struct error *err);
 enum status making_select(struct making *making, struct error *err);
 /* place.c: order, lifetimes, results over dead inputs, offsets, the peak. */
 enum status making_place(struct making *making, struct error *err);
+
+/* ---- packing ---- */
+
+/* pack.c: offsets for all buffers.  STATUS_NO_MEMORY, STATUS_INVALID as planner_plan(). */
+struct plan_buffer;
+struct planner_result;
+MUST_CHECK enum status network_pack(const struct network *network, struct plan_buffer *buffers,
+                                    size_t count, struct planner_result *out_result);
+/* store.c: a packing of these buffers that was kept.  STATUS_NOT_FOUND: none, or none that is sound
+ * (logged); the offsets are undefined then. */
+MUST_CHECK enum status store_find(const char *folder, struct plan_buffer *buffers, size_t count,
+                                  uint64_t *out_peak);
+/* Keeps one; a failure is logged and harmless. */
+void store_keep(const char *folder, const struct plan_buffer *buffers, size_t count,
+                uint64_t peak_bytes);
 
 /* ---- between share.c, place.c and reorder.c ---- */
 

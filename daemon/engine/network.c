@@ -141,6 +141,7 @@ enum status network_create(struct graph *graph, struct device *device, struct le
         config->plan_cache_bytes > 0 ? config->plan_cache_bytes : PLAN_CACHE_BYTES;
     network->max_plan_count =
         config->plan_cache_count > 0 ? config->plan_cache_count : PLAN_CACHE_COUNT;
+    network->planning = config->planning;
     pthread_mutex_init(&network->compile_lock, NULL);
     pthread_rwlock_init(&network->cache_lock, NULL);
     list_init(&network->plans);

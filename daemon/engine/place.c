@@ -264,7 +264,7 @@ enum status making_place(struct making *making, struct error *err)
     if (place_on_host(making, buffers) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
     count = collect(making, IN_ARENA, buffers);
-    if (planner_plan(buffers, count, NULL, &packed) != STATUS_OK)
+    if (network_pack(making->network, buffers, count, &packed) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
     plan->peak_bytes = packed.peak_bytes;
     plan->lower_bound_bytes = packed.lower_bound_bytes;

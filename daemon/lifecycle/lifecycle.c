@@ -24,6 +24,7 @@
 #include "lifecycle/budget.h"
 #include "lifecycle/idle_exit.h"
 #include "lifecycle/notify.h"
+#include "lifecycle/planning.h"
 #include "lifecycle/pressure.h"
 #include "lifecycle/sockets.h"
 #include "lifecycle/status_line.h"
@@ -68,6 +69,7 @@ struct daemon {
     bool is_drained; /* nothing is in flight any more */
     int64_t watchdog_us;
     uint64_t progress; /* of the lanes, when the watchdog was fed last */
+    char plan_folder[PLANNING_FOLDER_BYTES];
     char device_text[256];
     char status_text[256];
 };
@@ -421,6 +423,7 @@ static enum status start_repository(struct daemon *daemon, struct error *err)
         .poll_interval_us = config->models.poll_interval,
         .load = config->models.load,
         .plan_cache_bytes = config->models.plan_cache,
+        .planning = planning_read(config, daemon->plan_folder),
         .model_idle_us = config->models.model_idle,
         .model_drop_us = config->models.model_drop,
         .host_cache_bytes = config->memory.host_cache,

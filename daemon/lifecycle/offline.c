@@ -6,6 +6,7 @@
 #include "device/kernel.h"
 #include "engine/engine.h"
 #include "lifecycle/budget.h"
+#include "lifecycle/planning.h"
 #include "onnx/reader.h"
 #include "ops/op.h"
 
@@ -68,8 +69,10 @@ static enum status explain(struct network *network, int64_t batch, bool as_json,
 enum status offline_explain_plan(const struct config *config, const char *file, int64_t batch,
                                  bool as_json, FILE *to, struct error *err)
 {
-    const struct network_config network_config = {.name = file,
-                                                  .plan_cache_bytes = config->models.plan_cache};
+    char folder[PLANNING_FOLDER_BYTES];
+    struct network_config network_config = {.name = file,
+                                            .plan_cache_bytes = config->models.plan_cache,
+                                            .planning = planning_read(config, folder)};
     struct device *device = NULL;
     struct ledger *ledger = NULL;
     struct network *network = NULL;
@@ -78,6 +81,7 @@ enum status offline_explain_plan(const struct config *config, const char *file, 
 
     if (status != STATUS_OK)
         return status;
+    network_config.planning.folder = NULL; /* the daemon's own */
     if (ledger_create(UINT64_MAX, &ledger) != STATUS_OK) {
         status = error_set(err, STATUS_NO_MEMORY, "no memory for a ledger");
         goto out;
@@ -85,6 +89,8 @@ enum status offline_explain_plan(const struct config *config, const char *file, 
     status = onnx_read_file(file, &graph, NULL, err);
     if (status == STATUS_OK)
         status = network_create(graph, device, ledger, &network_config, &network, err);
+    if (status == STATUS_OK)
+        network_set_ahead(network, true);
     if (status == STATUS_OK)
         status = explain(network, batch, as_json, to, err);
 out:

@@ -26,7 +26,8 @@ static enum status load_network(const struct load_context *context, struct model
                                 struct error *err)
 {
     const char *file = context->config->default_model_filename;
-    struct network_config config = {.plan_cache_bytes = context->plan_cache_bytes};
+    struct network_config config = {.plan_cache_bytes = context->plan_cache_bytes,
+                                    .planning = context->planning};
     struct graph *graph;
     char path[4096];
 
@@ -46,7 +47,9 @@ static enum status load_network(const struct load_context *context, struct model
         graph_destroy(graph);
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
     }
-    return network_create(graph, context->device, context->ledger, &config, &model->network, err);
+    TRY(network_create(graph, context->device, context->ledger, &config, &model->network, err));
+    network_set_ahead(model->network, true); /* until it is open to requests */
+    return STATUS_OK;
 }
 
 static enum status load_config(const struct load_context *context, struct model *model,
@@ -226,6 +229,7 @@ static enum status fill(const struct load_context *context, struct model *model,
     TRY(model_make_ports(model, context->folder, err));
     TRY(probe_model(context, model, &batching, err));
     TRY(settle_batching(context, model, batching, err));
+    network_set_ahead(model->network, false);
     return open_queue(context, model, batching, err);
 }
 

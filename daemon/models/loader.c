@@ -377,6 +377,7 @@ static enum status load_with_config(struct repository *repository, struct entry 
         .ledger = repository->config.ledger,
         .batcher = repository->config.batcher,
         .plan_cache_bytes = repository->config.plan_cache_bytes,
+        .planning = repository->config.planning,
         .give_up = &repository->stopping,
     };
     int64_t *versions = NULL;

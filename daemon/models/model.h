@@ -48,6 +48,7 @@ struct load_context {
     struct ledger *ledger;
     struct batcher *batcher;
     size_t plan_cache_bytes;
+    struct network_planning planning;
     const atomic_bool *give_up; /* true: the load ends with STATUS_UNAVAILABLE.  May be NULL */
 };
 

@@ -32,6 +32,7 @@ struct repository_config {
     int64_t poll_interval_us;
     struct text_list load;
     size_t plan_cache_bytes;
+    struct network_planning planning; /* its folder must outlive the repository */
     struct device *device;
     struct ledger *ledger;
     struct batcher *batcher;

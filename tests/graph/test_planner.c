@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "graph/planner.h"
 #include "support/fail_alloc.h"
+#include "support/full_steps.h"
 
 static void plan_soundly(struct plan_buffer *buffers, size_t count,
                          const struct planner_options *options, struct planner_result *out_result)
@@ -168,35 +169,6 @@ static void puzzles_without_a_byte_to_spare_are_solved(void **state)
     }
 }
 
-/* Buffers that fill `bytes` at every step: two of them end, others of the same sum begin. */
-static size_t exchange(struct plan_buffer *buffers, uint32_t steps, uint32_t bytes,
-                       uint32_t largest, uint32_t seed)
-{
-    uint32_t rng = seed * 2654435761U, alive[256], alive_count = 0;
-    size_t count = 0;
-
-    for (uint32_t step = 0; step < steps; step++) {
-        uint64_t open = step == 0 ? bytes : 0;
-
-        for (unsigned i = 0; i < 2 && alive_count > 0; i++) {
-            uint32_t at = next_random(&rng) % alive_count;
-
-            open += buffers[alive[at]].bytes;
-            buffers[alive[at]].last = step - 1;
-            alive[at] = alive[--alive_count];
-        }
-        while (open > 0) {
-            uint64_t size = 1 + next_random(&rng) % largest;
-
-            size = size < open ? size : open;
-            buffers[count] = (struct plan_buffer){.bytes = size, .first = step, .last = steps - 1};
-            alive[alive_count++] = (uint32_t)count++;
-            open -= size;
-        }
-    }
-    return count;
-}
-
 /* Tries everything: a byte is a bit, and buffers come by first step. */
 static bool fits_below(const struct plan_buffer *buffers, size_t count, size_t at, unsigned peak,
                        uint32_t *taken)
@@ -233,7 +205,7 @@ static void small_problems_are_solved_exactly(void **state)
     (void)state;
     for (uint32_t seed = 1; seed <= 300; seed++) {
         struct plan_buffer buffers[64];
-        size_t count = exchange(buffers, STEPS, BYTES, 5, seed);
+        size_t count = full_steps(buffers, STEPS, BYTES, 5, seed);
         uint32_t taken[STEPS] = {0};
         struct planner_result result;
         unsigned least = BYTES;
@@ -316,7 +288,7 @@ static void a_limit_is_good_enough(void **state)
 enum { HARD_ROOM = 256 };
 static size_t fill_hard(struct plan_buffer *buffers)
 {
-    return exchange(buffers, 40, 100, 40, 1);
+    return full_steps(buffers, 40, 100, 40, 1);
 }
 
 static void the_budget_is_kept(void **state)

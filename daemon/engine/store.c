@@ -1,0 +1,224 @@
+/* Packings that took long to find, in files: FOLDER/<hash>.packing.
+ *
+ *   magic, version   the planner's: another version's files are not looked at
+ *   count, hash      what was packed: sizes and lifetimes, in order
+ *   peak, check      the result, and a sum over header and offsets
+ *   offsets          one per buffer
+ *
+ * What a packing is good for is told by its buffers alone, so they are the key: two models with the
+ * same lifetimes share a file, and a model whose file changed but whose lifetimes did not keeps its
+ * own.  A file is a proposal: it is checked as if a stranger had written it (no overlap, the peak
+ * as stated), so a damaged, foreign or colliding one costs a line in the log and nothing else.
+ * Files appear whole or not at all: written beside, then renamed.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "engine/internal.h"
+#include "graph/planner.h"
+
+#define LOG_COMPONENT "engine"
+#include "observe/log.h"
+
+enum { STORE_VERSION = 1, PATH_BYTES = 4096 };
+
+struct header {
+    char magic[8];
+    uint32_t version;
+    uint32_t byte_order; /* 0x01020304 as this machine writes it */
+    uint64_t count;
+    uint64_t hash[2];
+    uint64_t peak_bytes;
+    uint64_t check;
+};
+
+static const struct header EMPTY = {
+    .magic = "SLPACK\r\n", .version = STORE_VERSION, .byte_order = 0x01020304};
+
+/* ---- names ---- */
+
+static uint64_t mix(uint64_t sum, uint64_t word)
+{
+    sum = (sum ^ word) * UINT64_C(0x9fb21c651e98df25);
+    return sum ^ sum >> 29;
+}
+
+static void hash_buffers(const struct plan_buffer *buffers, size_t count, uint64_t hash[2])
+{
+    hash[0] = mix(STORE_VERSION, count);
+    hash[1] = ~hash[0];
+    for (size_t i = 0; i < count; i++) {
+        uint64_t life = (uint64_t)buffers[i].first << 32 | buffers[i].last;
+
+        hash[0] = mix(mix(hash[0], buffers[i].bytes), life);
+        hash[1] = mix(mix(hash[1], life), buffers[i].bytes);
+    }
+}
+
+static uint64_t check_sum(const struct header *header, const uint64_t *offsets)
+{
+    uint64_t sum = mix(header->peak_bytes, header->count);
+
+    for (uint64_t i = 0; i < header->count; i++)
+        sum = mix(sum, offsets[i]);
+    return sum;
+}
+
+static bool name_file(const char *folder, const uint64_t hash[2], char path[PATH_BYTES])
+{
+    int length = snprintf(path, PATH_BYTES, "%s/%016" PRIx64 "%016" PRIx64 ".packing", folder,
+                          hash[0], hash[1]);
+
+    return length > 0 && length < PATH_BYTES;
+}
+
+/* ---- reading ---- */
+
+static bool read_all(int file, void *to, size_t bytes)
+{
+    char *at = to;
+
+    while (bytes > 0) {
+        ssize_t count = read(file, at, bytes);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return false;
+        at += count;
+        bytes -= (size_t)count;
+    }
+    return true;
+}
+
+/* Header and offsets; the file has exactly their size. */
+static bool read_packing(int file, const struct header *wanted, struct header *header,
+                         uint64_t *offsets)
+{
+    struct stat facts;
+
+    return fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) &&
+           (uint64_t)facts.st_size == sizeof(*header) + wanted->count * sizeof(*offsets) &&
+           read_all(file, header, sizeof(*header)) &&
+           memcmp(header->magic, wanted->magic, sizeof(header->magic)) == 0 &&
+           header->version == wanted->version && header->byte_order == wanted->byte_order &&
+           header->count == wanted->count &&
+           memcmp(header->hash, wanted->hash, sizeof(header->hash)) == 0 &&
+           read_all(file, offsets, wanted->count * sizeof(*offsets)) &&
+           check_sum(header, offsets) == header->check;
+}
+
+/* Sets the offsets if they are a packing of the stated peak. */
+static enum status take_packing(int file, const struct header *wanted, struct plan_buffer *buffers,
+                                uint64_t *out_peak, struct error *err)
+{
+    uint64_t *offsets = calloc(wanted->count, sizeof(*offsets));
+    enum status status = STATUS_INVALID;
+    struct header header;
+
+    if (offsets == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to read it");
+    if (!read_packing(file, wanted, &header, offsets)) {
+        free(offsets);
+        return error_set(err, STATUS_INVALID, "it is not what was written there");
+    }
+    for (size_t i = 0; i < wanted->count; i++)
+        buffers[i].offset = offsets[i];
+    free(offsets);
+    status = planner_check(buffers, wanted->count, header.peak_bytes, err);
+    if (status == STATUS_OK)
+        *out_peak = header.peak_bytes;
+    return status;
+}
+
+enum status store_find(const char *folder, struct plan_buffer *buffers, size_t count,
+                       uint64_t *out_peak)
+{
+    struct header wanted = EMPTY;
+    struct error err = {0};
+    char path[PATH_BYTES];
+    enum status status;
+    int file;
+
+    wanted.count = count;
+    hash_buffers(buffers, count, wanted.hash);
+    if (!name_file(folder, wanted.hash, path))
+        return STATUS_NOT_FOUND;
+    file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (file < 0)
+        return STATUS_NOT_FOUND;
+    status = take_packing(file, &wanted, buffers, out_peak, &err);
+    close(file);
+    if (status == STATUS_OK)
+        return STATUS_OK;
+    log_warn("packing '%s': %s, ignoring", path, err.text);
+    return STATUS_NOT_FOUND;
+}
+
+/* ---- writing ---- */
+
+static bool write_all(int file, const void *from, size_t bytes)
+{
+    const char *at = from;
+
+    while (bytes > 0) {
+        ssize_t count = write(file, at, bytes);
+
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return false;
+        at += count;
+        bytes -= (size_t)count;
+    }
+    return true;
+}
+
+/* Beside it first: nobody sees half a file, and of two writers one wins. */
+static bool write_file(const char *folder, const char *path, const struct header *header,
+                       const uint64_t *offsets)
+{
+    char beside[PATH_BYTES];
+    int length = snprintf(beside, sizeof(beside), "%s/.packing.XXXXXX", folder), file;
+    bool is_written;
+
+    if (length <= 0 || length >= PATH_BYTES)
+        return false;
+    file = mkostemp(beside, O_CLOEXEC);
+    if (file < 0)
+        return false;
+    is_written = write_all(file, header, sizeof(*header)) &&
+                 write_all(file, offsets, header->count * sizeof(*offsets));
+    is_written = close(file) == 0 && is_written;
+    if (is_written && rename(beside, path) == 0)
+        return true;
+    (void)unlink(beside);
+    return false;
+}
+
+void store_keep(const char *folder, const struct plan_buffer *buffers, size_t count,
+                uint64_t peak_bytes)
+{
+    struct header header = EMPTY;
+    uint64_t *offsets = calloc(count, sizeof(*offsets));
+    char path[PATH_BYTES];
+
+    if (offsets == NULL)
+        return;
+    for (size_t i = 0; i < count; i++)
+        offsets[i] = buffers[i].offset;
+    header.count = count;
+    header.peak_bytes = peak_bytes;
+    header.check = check_sum(&header, offsets);
+    hash_buffers(buffers, count, header.hash);
+    (void)mkdir(folder, 0750);
+    if (!name_file(folder, header.hash, path) || !write_file(folder, path, &header, offsets))
+        log_warn("packings cannot be kept in '%s': %s, ignoring", folder, strerror(errno));
+    free(offsets);
+}

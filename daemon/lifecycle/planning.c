@@ -1,0 +1,38 @@
+#include "lifecycle/planning.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* "": nowhere. */
+static void find_folder(const char *wanted, char folder[PLANNING_FOLDER_BYTES])
+{
+    const char *cache = secure_getenv("CACHE_DIRECTORY");
+    int length;
+
+    if (strcmp(wanted, "none") == 0)
+        length = 0;
+    else if (strcmp(wanted, "auto") != 0)
+        length = snprintf(folder, PLANNING_FOLDER_BYTES, "%s", wanted);
+    else if (cache == NULL || cache[0] == '\0')
+        length = 0;
+    else
+        length =
+            snprintf(folder, PLANNING_FOLDER_BYTES, "%.*s/plans", (int)strcspn(cache, ":"), cache);
+    if (length <= 0 || length >= PLANNING_FOLDER_BYTES)
+        folder[0] = '\0';
+}
+
+struct network_planning planning_read(const struct config *config,
+                                      char folder[PLANNING_FOLDER_BYTES])
+{
+    const char *mode = config->models.planner;
+    struct network_planning planning = {.mode = strcmp(mode, "quick") == 0      ? PLANNING_QUICK
+                                                : strcmp(mode, "thorough") == 0 ? PLANNING_THOROUGH
+                                                                                : PLANNING_AUTO,
+                                        .budget_us = config->models.planner_budget};
+
+    find_folder(config->models.plan_cache_dir, folder);
+    planning.folder = folder[0] != '\0' ? folder : NULL;
+    return planning;
+}

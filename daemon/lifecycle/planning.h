@@ -1,0 +1,15 @@
+/* From the configuration to how plans are packed. */
+#ifndef LIFECYCLE_PLANNING_H
+#define LIFECYCLE_PLANNING_H
+
+#include "config/config.h"
+#include "engine/engine.h"
+
+enum { PLANNING_FOLDER_BYTES = 4096 };
+
+/* PlanCacheDir=auto is "plans" in systemd's CacheDirectory= ($CACHE_DIRECTORY), nothing without it,
+ * as "none" is.  The path is put into `folder`, which the result points to. */
+struct network_planning planning_read(const struct config *config,
+                                      char folder[PLANNING_FOLDER_BYTES]);
+
+#endif
