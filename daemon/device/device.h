@@ -70,6 +70,7 @@ struct device {
     const struct device_ops *ops;
     struct mem_source *memory;
     struct mem_source *faulty; /* around the device's own, for tests; NULL: none */
+    bool fuses_chains;      /* wants element-wise operators in a row as one step (ops/chain.h) */
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;

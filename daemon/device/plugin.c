@@ -11,6 +11,7 @@
 #include "device/host_source.h"
 #include "device/kernel.h"
 #include "observe/log.h"
+#include "ops/chain.h"
 #include "ops/conv.h"
 #include "ops/indexing.h"
 #include "ops/matmul.h"

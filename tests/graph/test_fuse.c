@@ -3,6 +3,7 @@
 
 #include "graph/fusion.h"
 #include "graph/match.h"
+#include "ops/chain.h"
 #include "ops/conv.h"
 #include "ops/embedding.h"
 #include "ops/gemm.h"
@@ -57,7 +58,7 @@ static void finish(struct graph *graph, size_t inputs, struct value *const *in, 
 
 static void run(struct graph *graph, const struct pass *pass)
 {
-    const struct pass_context context = {.fold = NULL};
+    const struct pass_context context = {.fold = NULL, .fuses_chains = true};
     const char *reason = "";
 
     assert_ok(pass->run(graph, &context, NULL));
@@ -438,6 +439,84 @@ static void what_is_no_scale_stays(void **state)
     }
 }
 
+static void element_wise_nodes_in_a_row_become_a_chain(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(2, 3, 4)), *row = fed(graph, DIMS(4));
+    struct value *sum = apply(graph, "Add", x, row);
+    struct value *out = apply(graph, "Sub", row, apply(graph, "Tanh", sum, NULL));
+    const struct node *node;
+    const struct chain_attrs *attrs;
+
+    (void)state;
+    finish(graph, 2, (struct value *const[]){x, row}, out);
+    run(graph, &pass_fuse_chain);
+    assert_int_equal(count(graph, NULL), 1);
+    node = only(graph);
+    assert_string_equal(node->op->name, "chain");
+    attrs = node->attrs;
+    assert_int_equal(node->inputs, 2);
+    assert_ptr_equal(node->in[0], x);
+    assert_ptr_equal(node->in[1], row);
+    assert_int_equal(attrs->count, 3);
+    assert_ptr_equal(attrs->links[0].op, &op_add);
+    assert_int_equal(attrs->links[0].operand, 1);
+    assert_int_equal(attrs->links[1].operand, CHAIN_ALONE);
+    assert_true(attrs->links[2].turned);
+    assert_int_equal(attrs->links[2].operand, 1);
+    graph_destroy(graph);
+}
+
+static void a_chain_reads_what_it_began_with_again(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(2, 8));
+    struct value *out = apply(graph, "Mul", x, apply(graph, "Sigmoid", x, NULL));
+    const struct node *node;
+
+    (void)state;
+    finish(graph, 1, &x, out);
+    run(graph, &pass_fuse_chain);
+    node = only(graph);
+    assert_string_equal(node->op->name, "chain");
+    assert_int_equal(node->inputs, 1);
+    assert_int_equal(((const struct chain_attrs *)node->attrs)->links[1].operand, 0);
+    graph_destroy(graph);
+}
+
+static void what_others_read_or_what_grows_ends_a_chain(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, 8)), *y = fed(graph, DIMS(5, 8));
+    struct value *read_twice = apply(graph, "Exp", x, NULL);
+    struct value *grown = apply(graph, "Add", apply(graph, "Neg", read_twice, NULL), y);
+    struct value *out = apply(graph, "Mul", grown, apply(graph, "Abs", read_twice, NULL));
+
+    (void)state;
+    finish(graph, 2, (struct value *const[]){x, y}, out);
+    run(graph, &pass_fuse_chain);
+    assert_int_equal(count(graph, "Chain"), 1); /* Add and Mul */
+    assert_int_equal(count(graph, "Exp"), 1);
+    assert_int_equal(count(graph, "Neg"), 1);
+    assert_int_equal(count(graph, "Abs"), 1);
+    graph_destroy(graph);
+}
+
+static void long_rows_become_several_chains(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(4, 4)), *out = x;
+
+    (void)state;
+    for (int i = 0; i < 2 * CHAIN_LINKS; i++)
+        out = apply(graph, i % 2 ? "Relu" : "Neg", out, NULL);
+    finish(graph, 1, &x, out);
+    run(graph, &pass_fuse_chain);
+    assert_int_equal(count(graph, "Chain"), 2);
+    assert_int_equal(count(graph, NULL), 2);
+    graph_destroy(graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -460,6 +539,10 @@ int main(void)
         cmocka_unit_test(a_residual_made_later_is_waited_for),
         cmocka_unit_test(a_broadcast_addition_is_no_residual),
         cmocka_unit_test(a_value_added_to_itself_is_no_residual),
+        cmocka_unit_test(element_wise_nodes_in_a_row_become_a_chain),
+        cmocka_unit_test(a_chain_reads_what_it_began_with_again),
+        cmocka_unit_test(what_others_read_or_what_grows_ends_a_chain),
+        cmocka_unit_test(long_rows_become_several_chains),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

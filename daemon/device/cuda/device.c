@@ -152,6 +152,7 @@ static enum status fill(struct cuda_device *cuda, const struct device_config *co
     TRY(start_device(cuda, err));
     TRY(cuda_source_create(cuda->ordinal, cuda->bus, &cuda->source, err));
     cuda->device.memory = cuda->source;
+    cuda->device.fuses_chains = true;
     return STATUS_OK;
 }
 

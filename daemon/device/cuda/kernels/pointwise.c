@@ -7,6 +7,7 @@
 
 #include "device/cuda/kernels/pointwise_plan.h"
 #include "device/cuda/kernels/rows.h"
+#include "ops/chain.h"
 #include "ops/elementwise.h"
 #include "ops/normalize.h"
 
@@ -434,5 +435,70 @@ const struct kernel kernel_where_pointwise = {
     .refuses = refuse_strings,
     .prepare = prepare_where,
     .enqueue = enqueue_where,
+    .release = free,
+};
+
+/* ---- Chain: a program of several operators ---- */
+
+/* A link as the call of its own operator, for its step and numbers. */
+static struct kernel_call link_call(const struct kernel_call *call, const struct chain_link *link,
+                                    const struct operand *in[2])
+{
+    in[0] = in[1] = call->in[0]; /* all are of one type */
+    return (struct kernel_call){
+        .op = link->op, .attrs = link->attrs, .inputs = 2, .in = in, .device = call->device};
+}
+
+static void add_link(struct pointwise *program, const struct kernel_call *call,
+                     const struct chain_link *link)
+{
+    const struct operand *in[2];
+    const struct kernel_call own = link_call(call, link, in);
+    uint8_t step = step_of(&own, (enum pointwise_type)program->type);
+    double a = 0, b = 0;
+
+    read_numbers(&own, &a, &b);
+    if (link->operand == CHAIN_ALONE) {
+        pointwise_step(program, step, PW_FROM_NOTHING, a, b);
+    } else if (!link->turned) {
+        pointwise_step(program, step, link->operand, a, b);
+    } else {
+        program->step[program->steps - 1].saves = 1;
+        pointwise_step(program, PW_load, link->operand, 0, 0);
+        pointwise_step(program, step, PW_FROM_SAVED, a, b);
+    }
+}
+
+static const char *refuse_chain(const struct kernel_call *call)
+{
+    const struct chain_attrs *attrs = call->attrs;
+    size_t steps = 1;
+
+    if (call->inputs > POINTWISE_INPUTS)
+        return "too many operands";
+    for (size_t i = 0; i < attrs->count; i++)
+        steps += attrs->links[i].turned ? 2 : 1;
+    return steps > POINTWISE_STEPS ? "too many links" : NULL;
+}
+
+static enum status prepare_chain(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    const struct chain_attrs *attrs = call->attrs;
+    struct pointwise *program;
+
+    TRY(prepare_single(prepare, call->inputs, call->in, &program, err));
+    for (size_t i = 0; i < attrs->count; i++)
+        add_link(program, call, &attrs->links[i]);
+    return STATUS_OK;
+}
+
+const struct kernel kernel_chain_pointwise = {
+    .name = "cuda:pointwise",
+    .flags = KERNEL_STRIDED | KERNEL_IN_PLACE | KERNEL_IN_PLACE_1 | KERNEL_IN_PLACE_LAST,
+    .layouts = ANY_LAYOUT,
+    .refuses = refuse_chain,
+    .prepare = prepare_chain,
+    .enqueue = enqueue_single,
     .release = free,
 };

@@ -30,7 +30,7 @@ enum pointwise_whole_op {
     PW_WHOLE_OPS
 };
 
-enum { POINTWISE_INPUTS = 8, POINTWISE_STEPS = 24 };
+enum { POINTWISE_INPUTS = 8, POINTWISE_STEPS = 26 };
 /* Where a step's operand comes from, beside inputs 0 … POINTWISE_INPUTS - 1. */
 enum { PW_FROM_NOTHING = 254, PW_FROM_SAVED = 255 };
 
