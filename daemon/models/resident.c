@@ -153,12 +153,17 @@ void resident_end_move(struct model *model)
 {
     struct repository *repository = model->resident.repository;
     struct resident *resident = &model->resident;
-    bool is_lost;
+    bool is_lost, is_back;
 
     pthread_mutex_lock(&repository->lock);
+    is_back = resident->where != RESIDENCY_DEVICE && place_of(model) == RESIDENCY_DEVICE;
     if (resident->where != place_of(model))
         resident->since_us = clock_now_us();
     resident->where = place_of(model);
+    pthread_mutex_unlock(&repository->lock);
+    if (is_back)
+        queue_resume(model->queue); /* whoever sees that it does not move can let it leave again */
+    pthread_mutex_lock(&repository->lock);
     resident->is_moving = false;
     is_lost = resident->is_retired && resident->where != RESIDENCY_DEVICE;
     pthread_mutex_unlock(&repository->lock);

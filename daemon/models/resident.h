@@ -60,8 +60,8 @@ uint64_t resident_leave(struct model *model, enum residency to, enum park park,
 /* Brings back a model whose is_moving the caller set.  Any failure leaves it where it was or
  * further out. */
 MUST_CHECK enum status resident_return(struct model *model, struct error *err);
-/* Ends the move: where it is now follows from its network.  Requests that wait for a retired model
- * are refused. */
+/* Ends the move: where it is now follows from its network; when it is back its queue goes on.
+ * Requests that wait for a retired model are refused. */
 void resident_end_move(struct model *model);
 /* It is out of the table: what waits for it is refused unless it is on its way back. */
 void resident_retire(struct model *model);

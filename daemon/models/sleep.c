@@ -168,7 +168,7 @@ static bool is_over(struct repository *repository, struct residency_command *com
     for (size_t i = 0; i < command->models.count; i++) {
         const struct resident *resident = &command->models.model[i]->resident;
 
-        over = over && (!resident->is_wanted || resident->is_retired);
+        over = over && ((!resident->is_wanted && !resident->is_moving) || resident->is_retired);
         if (err->status == STATUS_OK && resident->last_error.status != STATUS_OK)
             *err = resident->last_error;
     }

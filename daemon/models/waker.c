@@ -102,7 +102,6 @@ static void wake(struct model *model)
         err.status = STATUS_OK; /* whatever an attempt before said */
         note_outcome(model, &err);
         resident_end_move(model);
-        queue_resume(model->queue);
     } else if (status == STATUS_NO_MEMORY && !never) {
         postpone(model, available, &err);
     } else {

@@ -213,7 +213,6 @@ static enum status move_back(void *arg)
     }
     assert_int_equal(model->resident.where, RESIDENCY_DEVICE);
     assert_int_equal(weight_bytes(), mover->held);
-    queue_resume(model->queue);
     assert_int_equal(resident_leave(model, RESIDENCY_DROPPED, PARK_IDLE, NULL), mover->held);
     assert_int_equal(weight_bytes(), 0);
     return status;
