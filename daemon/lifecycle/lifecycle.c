@@ -35,6 +35,7 @@ enum {
     EXIT_BAD_CONFIG = 78,  /* sysexits.h: EX_CONFIG */
     EXIT_DEVICE_LOST = 75, /* EX_TEMPFAIL: a new process may find the device well again */
     STATUS_PERIOD_US = 1000000,
+    GOVERN_PERIOD_LEAST_US = 10000,
     SETTLE_PERIOD_US = 1000, /* how soon after the last load the daemon is ready; doubles up to: */
     SETTLE_PERIOD_MAX_US = 64000,
     STOP_SECONDS = 10, /* what is left to tear down may take so long */
@@ -63,6 +64,7 @@ struct daemon {
 
     bool is_activated; /* systemd holds the listening sockets */
     struct idle_exit idle;
+    int64_t governed_us; /* the governor's last tick */
     struct event *terminate, *interrupt, *hangup;
     struct event *settle, *govern, *watchdog, *status, *drain_limit;
     int64_t settle_us;
@@ -104,9 +106,15 @@ static void on_govern(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *daemon = arg;
     int64_t now_us = clock_now_us();
+    int64_t early_us = daemon->governed_us + GOVERN_PERIOD_LEAST_US - now_us;
 
     (void)fd;
     (void)what;
+    if (early_us > 0) { /* batches that wait call for it, however many there are */
+        arm(daemon->govern, early_us);
+        return;
+    }
+    daemon->governed_us = now_us;
     if (daemon->pressure != NULL && pressure_poll(daemon->pressure))
         warden_system_presses(daemon->warden);
     arm(daemon->govern, warden_tick(daemon->warden, now_us) - now_us);
