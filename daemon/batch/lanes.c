@@ -1,4 +1,4 @@
-/* The lanes: threads that take the next batch, and the submitter's short cut.
+/* The lanes: threads that take the next batch.
  *
  *   lane thread:  sweep ─> pick ─> admit ─> run ─> answer ─> again
  *                   └ nothing to do: sleep on the lane's futex until the next event or wake
@@ -9,13 +9,9 @@
  * sleeping lane if the lane would otherwise sleep past the work, and a lane that took work while
  * more is ready wakes the next.
  */
-#include <errno.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,7 +43,7 @@ static void mark_woken(struct lane *lane)
 }
 
 /* A free lane whose thread sleeps; NULL: none.  Lock held. */
-static struct lane *sleeping_lane(struct batcher *batcher)
+struct lane *lanes_sleeping(struct batcher *batcher)
 {
     for (unsigned i = 0; i < batcher->lanes; i++)
         if (batcher->lane[i].asleep && !batcher->lane[i].taken)
@@ -56,16 +52,16 @@ static struct lane *sleeping_lane(struct batcher *batcher)
 }
 
 /* Lock held; the result is for futex_wake() after it. */
-static struct lane *wake_one(struct batcher *batcher)
+struct lane *lanes_wake_one(struct batcher *batcher)
 {
-    struct lane *lane = sleeping_lane(batcher);
+    struct lane *lane = lanes_sleeping(batcher);
 
     if (lane != NULL)
         mark_woken(lane);
     return lane;
 }
 
-static void finish_wake(struct lane *lane)
+void lanes_finish_wake(struct lane *lane)
 {
     if (lane != NULL)
         futex_wake(&lane->wakes);
@@ -78,71 +74,6 @@ void lanes_wake_all(struct batcher *batcher)
         mark_woken(&batcher->lane[i]);
         pthread_mutex_unlock(&batcher->lock);
         futex_wake(&batcher->lane[i].wakes);
-    }
-}
-
-/* ---- answers ---- */
-
-/* The last step of a request; afterwards it is somebody else's. */
-static void answer(struct request *request)
-{
-    struct model_queue *queue = request->wait.queue;
-
-    request->finished_us = clock_now_us();
-    stats_request(&queue->stats, request);
-    request->done(request);
-}
-
-/* Nobody asks for the model any more: the attendant is called if it may not be idle for long.  Lock
- * held. */
-static void note_rest(struct model_queue *queue)
-{
-    struct batcher *batcher = queue->batcher;
-    int64_t patience_us = atomic_load_explicit(&queue->patience_us, memory_order_relaxed);
-
-    queue->idle_since_us = clock_now_us();
-    if (batcher->attend != NULL && patience_us != CLOCK_NEVER &&
-        queue->idle_since_us + patience_us < atomic_load(&batcher->attend_at_us))
-        batcher->attend(batcher->attend_arg);
-}
-
-/* `count` requests of the queue are answered.  When they were the last of a closed queue, the queue
- * may be gone when this returns. */
-static void settle(struct model_queue *queue, size_t count)
-{
-    struct batcher *batcher = queue->batcher;
-    void (*drained)(void *arg) = NULL;
-    void *arg = NULL;
-
-    pthread_mutex_lock(&batcher->lock);
-    queue->pending -= count;
-    queue->requests += count;
-    if (queue->pending == 0)
-        note_rest(queue);
-    if (queue->closed && queue->pending == 0) {
-        drained = queue->drained;
-        arg = queue->drained_arg;
-        queue->drained = NULL;
-    }
-    pthread_mutex_unlock(&batcher->lock);
-    if (drained != NULL)
-        drained(arg);
-}
-
-void lanes_answer_all(struct list *requests)
-{
-    struct request *request = LIST_FIRST(requests, struct request, link);
-
-    while (request != NULL) {
-        struct model_queue *queue = request->wait.queue;
-        size_t count = 0;
-
-        for (; request != NULL && request->wait.queue == queue; count++) {
-            list_remove(&request->link);
-            answer(request);
-            request = LIST_FIRST(requests, struct request, link);
-        }
-        settle(queue, count);
     }
 }
 
@@ -159,7 +90,7 @@ static void move_all(struct list *from, struct list *to)
 
 /* ---- queues; lock held ---- */
 
-static void note_active(struct batcher *batcher, struct model_queue *queue)
+void queue_note_active(struct batcher *batcher, struct model_queue *queue)
 {
     if (!list_is_empty(&queue->active_link))
         return;
@@ -186,7 +117,7 @@ static void sweep(struct batcher *batcher, int64_t now_us, bool all, struct list
     }
 }
 
-static void note_expiry(struct batcher *batcher, const struct model_queue *queue)
+void queue_note_expiry(struct batcher *batcher, const struct model_queue *queue)
 {
     int64_t expiry_us = wait_queue_next_expiry(&queue->waiting);
 
@@ -194,7 +125,7 @@ static void note_expiry(struct batcher *batcher, const struct model_queue *queue
         atomic_store_explicit(&batcher->expiry_us, expiry_us, memory_order_relaxed);
 }
 
-static int64_t cap_rows(const struct model_queue *queue)
+int64_t queue_cap_rows(const struct model_queue *queue)
 {
     int64_t cap = queue->cap_rows < queue->max_batch_size ? queue->cap_rows : queue->max_batch_size;
     bool is_free = queue->waiting.delay_us == 0 && queue->waiting.preferred_count == 0;
@@ -204,7 +135,7 @@ static int64_t cap_rows(const struct model_queue *queue)
     return cap > 0 ? cap : 1;
 }
 
-static bool may_start(const struct model_queue *queue)
+bool queue_may_start(const struct model_queue *queue)
 {
     if (queue->parked || (queue->stop_until_us > 0 && clock_now_us() < queue->stop_until_us))
         return false;
@@ -227,13 +158,13 @@ static size_t list_candidates(struct batcher *batcher, int64_t now_us, int64_t *
         next_us = expiry_us < next_us ? expiry_us : next_us;
         if (now_us < queue->stop_until_us && queue->stop_until_us < next_us)
             next_us = queue->stop_until_us;
-        if (!may_start(queue) || (in_need != NULL && in_need != queue))
+        if (!queue_may_start(queue) || (in_need != NULL && in_need != queue))
             continue;
         if (queue->hold.since_us != CLOCK_NEVER && queue->hold.retry_us > now_us) {
             next_us = queue->hold.retry_us < next_us ? queue->hold.retry_us : next_us;
             continue;
         }
-        offer = wait_queue_offer(&queue->waiting, now_us, cap_rows(queue));
+        offer = wait_queue_offer(&queue->waiting, now_us, queue_cap_rows(queue));
         next_us = offer.at_us < next_us ? offer.at_us : next_us;
         if (offer.rows == 0)
             continue;
@@ -247,7 +178,7 @@ static size_t list_candidates(struct batcher *batcher, int64_t now_us, int64_t *
     return count;
 }
 
-static void start_batch(struct lane *lane, struct model_queue *queue)
+void lane_start_batch(struct lane *lane, struct model_queue *queue)
 {
     struct batcher *batcher = lane->batcher;
 
@@ -275,8 +206,8 @@ static bool take_batch(struct lane *lane, int64_t now_us, int64_t *out_next_us, 
     if (count == 0)
         return false;
     queue = batcher->candidate_queues[pick_next(batcher->candidates, count, now_us)];
-    start_batch(lane, queue);
-    offer = wait_queue_offer(&queue->waiting, now_us, cap_rows(queue));
+    lane_start_batch(lane, queue);
+    offer = wait_queue_offer(&queue->waiting, now_us, queue_cap_rows(queue));
     lane->batch.count = wait_queue_take(&queue->waiting, &offer, &lane->batch.requests);
     LIST_FOR_EACH (request, &lane->batch.requests, struct request, link)
         lane->batch.rows += request->rows;
@@ -297,10 +228,10 @@ static void put_back(struct lane *lane, struct list *requests)
     if (list_is_empty(requests))
         return;
     wait_queue_put_back(&queue->waiting, requests);
-    note_active(lane->batcher, queue);
+    queue_note_active(lane->batcher, queue);
 }
 
-/* Ends what start_batch() began: the lane is free again. */
+/* Ends what lane_start_batch() began: the lane is free again. */
 static void end_batch(struct lane *lane, int64_t busy_us)
 {
     struct batcher *batcher = lane->batcher;
@@ -351,9 +282,9 @@ static void return_surplus(struct lane *lane)
         return;
     pthread_mutex_lock(&lane->batcher->lock);
     put_back(lane, &lane->batch.surplus);
-    other = wake_one(lane->batcher);
+    other = lanes_wake_one(lane->batcher);
     pthread_mutex_unlock(&lane->batcher->lock);
-    finish_wake(other);
+    lanes_finish_wake(other);
 }
 
 /* The batch that its queue waited for is admitted, or never will be: others may start again. */
@@ -368,9 +299,9 @@ static void end_ticket(struct lane *lane)
     if (batch->queue->hold.since_us == batch->ticket_us)
         hold_end(batch->queue, clock_now_us());
     if (!list_is_empty(&lane->batcher->active))
-        other = wake_one(lane->batcher);
+        other = lanes_wake_one(lane->batcher);
     pthread_mutex_unlock(&lane->batcher->lock);
-    finish_wake(other);
+    lanes_finish_wake(other);
 }
 
 /* Returns how long the lane was busy, 1 µs at least. */
@@ -387,8 +318,7 @@ static int64_t execute_timed(struct lane *lane)
 }
 
 /* Runs lane->batch, which is taken; answers everybody.  Lock not held. */
-static void run_taken(struct lane *lane, enum admission admission, bool is_inline,
-                      struct error *err)
+void lane_run_taken(struct lane *lane, enum admission admission, bool is_inline, struct error *err)
 {
     struct batcher *batcher = lane->batcher;
     struct batch *batch = &lane->batch;
@@ -420,9 +350,9 @@ static void run_taken(struct lane *lane, enum admission admission, bool is_inlin
     move_all(&batch->requests, &done);
     end_batch(lane, busy_us);
     if (is_inline && !list_is_empty(&batcher->active))
-        other = wake_one(batcher); /* what came meanwhile; a lane thread looks by itself */
+        other = lanes_wake_one(batcher); /* what came meanwhile; a lane thread looks by itself */
     pthread_mutex_unlock(&batcher->lock);
-    finish_wake(other);
+    lanes_finish_wake(other);
     if (waits && batcher->on_wait != NULL)
         batcher->on_wait(batcher->on_wait_arg);
     lanes_answer_all(&leaving);
@@ -438,7 +368,7 @@ static void run_next(struct lane *lane)
 
     lane->batcher->device->ops->lane_enter(lane->device_lane);
     admission = batch_admit(lane, &lane->batch, &err);
-    run_taken(lane, admission, false, &err);
+    lane_run_taken(lane, admission, false, &err);
 }
 
 /* Sleeps until woken or `until_us`.  Lock held before and after, not between. */
@@ -474,9 +404,9 @@ static void *lane_main(void *arg)
             continue;
         }
         if (took && more)
-            other = wake_one(batcher);
+            other = lanes_wake_one(batcher);
         pthread_mutex_unlock(&batcher->lock);
-        finish_wake(other);
+        lanes_finish_wake(other);
         lanes_answer_all(&leaving);
         if (took)
             run_next(lane);
@@ -520,164 +450,6 @@ void lanes_stop(struct batcher *batcher)
             (void)pthread_join(batcher->lane[i].thread, NULL);
 }
 
-/* ---- submit ---- */
-
-/* A plan that is there, has been measured and is short enough; NULL: hand the request over. */
-static struct plan *short_plan(struct batcher *batcher, struct model_queue *queue,
-                               struct request *request)
-{
-    int64_t limit_us = atomic_load_explicit(&batcher->inline_limit_us, memory_order_relaxed);
-    struct plan_facts facts;
-    struct shape *shapes;
-    struct plan *plan;
-
-    if (limit_us <= 0 || request->no_inline || !batcher->device->ops->host_memory ||
-        queue->waiting.delay_us > 0)
-        return NULL;
-    shapes = batch_shapes(&request->arena, queue, request, request->rows);
-    if (shapes == NULL)
-        return NULL;
-    plan = network_find_plan(queue->network, shapes);
-    if (plan == NULL)
-        return NULL;
-    plan_read(plan, &facts);
-    if (facts.predicted_us >= 0 && facts.predicted_us <= limit_us)
-        return plan;
-    plan_unref(plan);
-    return NULL;
-}
-
-/* The plan is somebody's until it is given back: from then on a lane's, which counts as pending. */
-static struct plan *visit_short_plan(struct batcher *batcher, struct model_queue *queue,
-                                     struct request *request)
-{
-    struct plan *plan;
-
-    if (!queue_visit(queue))
-        return NULL;
-    plan = short_plan(batcher, queue, request);
-    if (plan == NULL)
-        queue_leave(queue);
-    return plan;
-}
-
-/* Lock held. */
-static void note_pending(struct model_queue *queue)
-{
-    queue->pending++;
-    queue->idle_since_us = CLOCK_NEVER;
-}
-
-/* Lock held. */
-static struct lane *free_lane(struct batcher *batcher)
-{
-    if (!list_is_empty(&batcher->active))
-        return NULL;
-    for (unsigned i = 0; i < batcher->lanes; i++)
-        if (!batcher->lane[i].taken)
-            return &batcher->lane[i];
-    return NULL;
-}
-
-/* Runs the request here and now if a lane is free and memory is there. */
-static bool submit_inline(struct batcher *batcher, struct model_queue *queue,
-                          struct request *request)
-{
-    struct plan *plan = visit_short_plan(batcher, queue, request);
-    struct error err = {.status = STATUS_OK};
-    struct lane *lane = NULL;
-    enum admission admission;
-
-    if (plan == NULL)
-        return false;
-    pthread_mutex_lock(&batcher->lock);
-    if (!queue->closed && may_start(queue))
-        lane = free_lane(batcher);
-    if (lane != NULL) {
-        start_batch(lane, queue);
-        note_pending(queue);
-    }
-    pthread_mutex_unlock(&batcher->lock);
-    if (lane == NULL)
-        plan_unref(plan);
-    queue_leave(queue);
-    if (lane == NULL)
-        return false;
-    request->wait = (struct request_wait){.queue = queue, .timeout_us = CLOCK_NEVER};
-    request->queued_us = clock_now_us();
-    list_append(&lane->batch.requests, &request->link);
-    lane->batch.count = 1;
-    lane->batch.rows = request->rows;
-    batcher->device->ops->lane_enter(lane->device_lane);
-    admission = batch_admit_plan(lane, &lane->batch, plan, &err);
-    run_taken(lane, admission, true, &err); /* on WAIT it is in the queue now */
-    return true;
-}
-
-/* Whether a sleeping lane would sleep past what this request needs.  Lock held. */
-static bool needs_wake(struct batcher *batcher, struct model_queue *queue, int64_t now_us)
-{
-    const struct lane *lane = sleeping_lane(batcher);
-    int64_t expiry_us = wait_queue_next_expiry(&queue->waiting);
-    struct wait_offer offer;
-
-    if (lane == NULL)
-        return false;
-    if (expiry_us < lane->until_us)
-        return true;
-    if (!may_start(queue) || queue->hold.since_us != CLOCK_NEVER)
-        return false;
-    offer = wait_queue_offer(&queue->waiting, now_us, cap_rows(queue));
-    return offer.rows > 0 || offer.at_us < lane->until_us;
-}
-
-static void submit_queued(struct batcher *batcher, struct model_queue *queue,
-                          struct request *request)
-{
-    int64_t now_us = clock_now_us();
-    struct lane *lane = NULL;
-    enum status status;
-
-    pthread_mutex_lock(&batcher->lock);
-    request->started_us = 0;
-    note_pending(queue);
-    if (queue->closed)
-        status = request->status = error_set(&request->error, STATUS_UNAVAILABLE,
-                                             "model '%s' is not at ready state", queue->name);
-    else
-        status = wait_queue_put(&queue->waiting, request, now_us);
-    request->wait.queue = queue;
-    if (status == STATUS_OK) {
-        note_active(batcher, queue);
-        note_expiry(batcher, queue);
-        if (queue->parked && batcher->attend != NULL)
-            batcher->attend(batcher->attend_arg);
-        if (needs_wake(batcher, queue, now_us))
-            lane = wake_one(batcher);
-    }
-    pthread_mutex_unlock(&batcher->lock);
-    finish_wake(lane);
-    if (status == STATUS_OK)
-        return;
-    answer(request);
-    settle(queue, 1);
-}
-
-void batcher_submit(struct batcher *batcher, struct model_queue *queue, struct request *request)
-{
-    request->status = STATUS_OK;
-    request->response = NULL;
-    request->started_us = request->computed_us = 0;
-    list_init(&request->link);
-    if (!submit_inline(batcher, queue, request))
-        submit_queued(batcher, queue, request);
-}
-
-int64_t batcher_expiry_us(const struct batcher *batcher)
-{
-    return atomic_load_explicit(&batcher->expiry_us, memory_order_relaxed);
-}
-
 void batcher_wake(struct batcher *batcher)
 {
     struct model_queue *queue;
@@ -689,26 +461,11 @@ void batcher_wake(struct batcher *batcher)
     sweep(batcher, clock_now_us(), true, &leaving);
     atomic_store_explicit(&batcher->expiry_us, CLOCK_NEVER, memory_order_relaxed);
     LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
-        note_expiry(batcher, queue);
+        queue_note_expiry(batcher, queue);
     hold_retry_all(batcher);
     if (!list_is_empty(&batcher->active))
-        lane = wake_one(batcher);
+        lane = lanes_wake_one(batcher);
     pthread_mutex_unlock(&batcher->lock);
-    finish_wake(lane);
+    lanes_finish_wake(lane);
     lanes_answer_all(&leaving);
-}
-
-void queue_close(struct model_queue *queue, void (*drained)(void *arg), void *arg)
-{
-    struct batcher *batcher = queue->batcher;
-    bool now;
-
-    pthread_mutex_lock(&batcher->lock);
-    queue->closed = true;
-    now = queue->pending == 0;
-    queue->drained = now ? NULL : drained;
-    queue->drained_arg = arg;
-    pthread_mutex_unlock(&batcher->lock);
-    if (now && drained != NULL)
-        drained(arg);
 }
