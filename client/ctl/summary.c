@@ -128,7 +128,10 @@ void stats_print(const json_t *answer, FILE *to)
 
     json_object_foreach((json_t *)stats, measure, pools)
     {
-        json_object_foreach(pools, pool, stat) print_flat(to, "", measure, pool, stat);
+        json_object_foreach(pools, pool, stat)
+        {
+            print_flat(to, "", measure, pool, stat);
+        }
     }
     print_numbers(to, "", stats);
     json_array_foreach(json_object_get(answer, "models"), i, model)
@@ -137,7 +140,9 @@ void stats_print(const json_t *answer, FILE *to)
 
         (void)snprintf(prefix, sizeof(prefix), "%s: ", json_text(model, "name"));
         json_object_foreach(json_object_get(model, "stats"), measure, stat)
+        {
             print_flat(to, prefix, measure, "all", stat);
+        }
         print_numbers(to, prefix, model);
     }
 }

@@ -170,7 +170,10 @@ static void read_facts(struct tuning *tuning)
     tuning->sizes = calloc(tuning->facts.models + 1, sizeof(*tuning->sizes));
     if (tuning->model == NULL || tuning->sizes == NULL)
         abort();
-    json_array_foreach(pools, i, pool) read_model(tuning, i, pool);
+    json_array_foreach(pools, i, pool)
+    {
+        read_model(tuning, i, pool);
+    }
     tuning->facts.model = tuning->model;
 }
 
