@@ -3,4 +3,6 @@
 set -eu
 data=${SLUICE_ONNX_TESTDATA:-/usr/share/libonnx-testdata/data}
 [ -d "$data/node" ] || { echo "$data has no tests; install libonnx-testdata"; exit 1; }
-exec "$1" "$data/node" "$data/simple" "$data/pytorch-converted" "$data/pytorch-operator"
+program=$1
+shift
+exec "$program" "$@" "$data/node" "$data/simple" "$data/pytorch-converted" "$data/pytorch-operator"
