@@ -234,7 +234,7 @@ static bool block_turn(struct worker *worker)
         if (warp->instructions > endless)
             fault(warp, &worker->kernel->ops[warp->pc], warp->active, PTX_TIMEOUT,
                   "still running after %llu instructions", (unsigned long long)endless);
-        if (worker->launch->end != PTX_DONE)
+        if (stopped(warp))
             return true;
     }
     return ran;
@@ -243,10 +243,10 @@ static bool block_turn(struct worker *worker)
 static void block_run(struct worker *worker)
 {
     block_begin(worker);
-    while (block_lives(worker) && __atomic_load_n(&worker->launch->end, __ATOMIC_RELAXED) == 0) {
+    while (block_lives(worker) && !stopped(&worker->warps[0])) {
         bool ran = block_turn(worker);
         bool released = barriers_release(worker);
-        if (!ran && !released && block_lives(worker) && worker->launch->end == PTX_DONE)
+        if (!ran && !released && block_lives(worker) && !stopped(&worker->warps[0]))
             block_stuck(worker);
     }
 }
