@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """The memory governor in figures, measured from outside.
 
-    memory.py --build DIR [--part sawtooth,empty_cache,hog,start] [--quick]
+    memory.py --build DIR [--part sawtooth,empty_cache,hog,start,reload] [--quick]
 
 `sawtooth` sends batches that rise over a mark and fall below it again to two daemons in turn, one with its
 marks where they are by default, one with them at 100 %, so that what else the machine does hits both alike.
 `empty_cache` times small requests while 1 GiB that a lane caches is given back.  `hog` serves beside a process
 that takes memory and lets go of it, under a limit of 1.2 x the budget that the kernel enforces (RLIMIT_DATA:
 a cgroup would need rights that a bench does not have).  `start` is systemd: from a connection to the first
-answer of a daemon that it starts.  The exit status says whether the figures hold; with --quick (some seconds
+answer of a daemon that it starts.  `reload` is a model of 64 MiB that leaves and comes back, and small requests
+for another one meanwhile.  The exit status says whether the figures hold; with --quick (some seconds
 each, for tests) only those that a busy machine does not spoil.
 """
 import argparse
@@ -325,7 +326,39 @@ def activate(options, folder, listener):
     return concurrent.futures.ThreadPoolExecutor(1).submit(start)
 
 
-PARTS = {"sawtooth": part_sawtooth, "empty_cache": part_empty_cache, "hog": part_hog, "start": part_start}
+# ---- reload ----
+
+def part_reload(options):
+    """Leaving and coming back, from host memory and from the file; what small requests notice of it."""
+    daemon = Daemon(options, "Models.ControlMode=explicit", "Models.Load=double hungry")
+    small_models.write(daemon.models.name, "large", small_models.product(1, 512, 64), "max_batch_size: 8")
+
+    def admin(method, path, body=None):
+        answer = json.loads(daemon.server.request(method, "/sluice/v1/" + path,
+                                                  body and json.dumps(body), role="admin")[2])
+        return answer["models"] if path == "models" else answer
+    loaded = admin("POST", "models/large/load")["load_us"] / 1e3
+    small, stop = daemon.client(), threading.Event()
+    alone = [small.infer("double", 1) for _ in range(200)]
+    worker = concurrent.futures.ThreadPoolExecutor(1)
+    beside = worker.submit(timed, small, stop)
+    leaves, backs = [], {"weights": [], "all": []}
+    for _ in range(2 if options.quick else 10):
+        for level, times in backs.items():
+            leaves.append(admin("POST", "models/large/sleep", {"level": level})["microseconds"] / 1e3)
+            admin("POST", "models/large/wake")
+            times.append(next(row for row in admin("GET", "models") if row["name"] == "large")["reload_us"] / 1e3)
+    stop.set()
+    print(f"reload of 64 MiB: {percentile(backs['weights'], .5):.0f} ms from host memory, "
+          f"{percentile(backs['all'], .5):.0f} ms from the file, load {loaded:.0f} ms; leaving "
+          f"{percentile(leaves, .5):.1f} ms (worst {max(leaves):.1f}); small requests meanwhile p99 "
+          f"{percentile(beside.result(), .99):.2f} ms, alone {percentile(alone, .99):.2f} ms, {load()}", flush=True)
+    daemon.stop()
+    return True
+
+
+PARTS = {"sawtooth": part_sawtooth, "empty_cache": part_empty_cache, "hog": part_hog, "start": part_start,
+         "reload": part_reload}
 
 
 def main():
