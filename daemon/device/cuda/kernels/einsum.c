@@ -6,6 +6,7 @@
 
 #include "device/cuda/kernels/axes.h"
 #include "device/cuda/kernels/pointwise_plan.h"
+#include "device/cuda/kernels/product_plan.h"
 #include "device/cuda/kernels/rows.h"
 #include "ops/indexing.h"
 #include "ops/movement.h"
@@ -127,6 +128,126 @@ const struct kernel kernel_einsum_sums = {
     .refuses = refuse_einsum,
     .prepare = prepare_einsum,
     .enqueue = run_einsum,
+    .release = free,
+};
+
+/* ---- Einsum of two operands as a product ---- */
+
+/* Labels by where they are: rows are of the first operand and the output, columns of the second
+ * and the output, summed ones of both operands, the batch of all three. */
+struct einsum_groups {
+    struct axes batch, rows, columns, sum; /* operands: out, a, b, none */
+};
+
+/* False when a label is of one operand alone. */
+static bool add_to_group(struct einsum_groups *groups, const struct einsum_plan *plan,
+                         const struct kernel_call *call, size_t label, int64_t out_stride)
+{
+    const int64_t strides[WALK_OPERANDS] = {out_stride, stride_of(plan, call, 0, label),
+                                            stride_of(plan, call, 1, label)};
+    bool in_a = strides[1] != 0, in_b = strides[2] != 0, in_out = is_in_output(plan, label);
+
+    if (plan->lengths[label] == 1)
+        return true;
+    if (in_out)
+        axes_add(in_a && in_b ? &groups->batch
+                 : in_a       ? &groups->rows
+                              : &groups->columns,
+                 plan->lengths[label], strides);
+    else if (in_a && in_b)
+        axes_add(&groups->sum, plan->lengths[label], strides);
+    return in_out || (in_a && in_b);
+}
+
+static bool find_groups(const struct kernel_call *call, struct einsum_groups *groups)
+{
+    struct axes *const all[] = {&groups->batch, &groups->rows, &groups->columns, &groups->sum};
+    struct einsum_plan plan;
+
+    if (call->inputs != 2 || parse(call, &plan, NULL) != STATUS_OK)
+        return false;
+    for (size_t i = 0; i < 4; i++)
+        *all[i] = (struct axes){.operands = 4};
+    for (size_t i = 0; i < plan.out_rank; i++)
+        if (!add_to_group(groups, &plan, call, plan.out[i],
+                          shape_product(&call->out[0]->shape, i + 1, plan.out_rank)))
+            return false;
+    for (size_t label = 0; label < plan.labels; label++)
+        if (!is_in_output(&plan, label) && !add_to_group(groups, &plan, call, label, 0))
+            return false;
+    for (size_t i = 1; i < 4; i++)
+        axes_simplify(all[i], -1);
+    return groups->sum.rank == 1;
+}
+
+/* Takes the innermost axis out of `axes`; those before it become part of the batch. */
+static void split_axis(const struct axes *axes, struct axes *batch, int64_t *size,
+                       int64_t *out_stride, int64_t *stride, size_t operand)
+{
+    size_t last = axes->rank - 1;
+
+    for (size_t i = 0; i < last; i++)
+        axes_add(
+            batch, axes->sizes[i],
+            (const int64_t[]){axes->strides[0][i], axes->strides[1][i], axes->strides[2][i], 0});
+    *size = axes->sizes[last];
+    *out_stride = axes->strides[0][last];
+    *stride = axes->strides[operand][last];
+}
+
+static const char *refuse_einsum_product(const struct kernel_call *call)
+{
+    struct einsum_groups groups;
+
+    if (refuse_einsum(call) != NULL)
+        return refuse_einsum(call);
+    if (!find_groups(call, &groups))
+        return "no product of two operands over one axis";
+    if (groups.batch.rank + groups.rows.rank + groups.columns.rank > WALK_RANK)
+        return "too many labels";
+    return NULL;
+}
+
+static enum status prepare_einsum_product(struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_call *call = &prepare->call;
+    struct product *product = prepare_state(prepare, sizeof(*product), err);
+    struct einsum_groups groups;
+
+    if (product == NULL)
+        return STATUS_NO_MEMORY;
+    (void)find_groups(call, &groups);
+    split_axis(&groups.rows, &groups.batch, &product->m, &product->out_m, &product->a_m, 1);
+    split_axis(&groups.columns, &groups.batch, &product->n, &product->out_n, &product->b_n, 2);
+    product->k = groups.sum.sizes[0];
+    product->a_k = groups.sum.strides[1][0];
+    product->b_k = groups.sum.strides[2][0];
+    product_batch(product, &groups.batch);
+    product->kind = PRODUCT_MATRIX;
+    product->type = pointwise_type_of(call->in[0]->dtype);
+    product->dtype = call->in[0]->dtype;
+    product->out_dtype = call->out[0]->dtype;
+    product->scale = 1;
+    return STATUS_OK;
+}
+
+static enum status run_einsum_product(const void *state, const struct kernel_call *call,
+                                      const struct kernel_run *run)
+{
+    struct product product = *(const struct product *)state;
+
+    (void)call;
+    product.a = run->in[0];
+    product.b = run->in[1];
+    product.out = run->out[0];
+    return cuda_status(cuda_product(&product, cuda_stream(run)));
+}
+
+const struct kernel kernel_einsum_product = {
+    .name = "cuda:product",
+    .refuses = refuse_einsum_product,
+    .prepare = prepare_einsum_product,
+    .enqueue = run_einsum_product,
     .release = free,
 };
 

@@ -3,8 +3,7 @@
 #include "device/cuda/kernels/axes.h"
 #include "device/cuda/kernels/window_plan.h"
 
-/* Axes of the batch: out, a, b, bias. */
-static void set_batch(struct product *product, struct axes *axes)
+void product_batch(struct product *product, struct axes *axes)
 {
     struct walk_strides strides[WALK_OPERANDS];
 
@@ -40,7 +39,7 @@ void product_matrices(struct product *product, const struct matmul_geometry *g,
 
         axes_add(&axes, g->batch.dims[i], strides);
     }
-    set_batch(product, &axes);
+    product_batch(product, &axes);
     product->kind = PRODUCT_MATRIX;
     product->m = g->m;
     product->n = g->n;
@@ -67,7 +66,7 @@ void product_conv(struct product *product, const struct conv_operands *operands,
     axes_add(&axes, g->batch, (const int64_t[]){y[0], 0, x[0], 0});
     axes_add(&axes, g->groups,
              (const int64_t[]){y[1] * out, w[0] * (transposed ? in : out), x[1] * in, out});
-    set_batch(product, &axes);
+    product_batch(product, &axes);
     window_walk_make(&product->window, &g->window, operands->x);
     product->kind = transposed ? PRODUCT_CONV_TRANSPOSED : PRODUCT_CONV;
     product->m = out;
