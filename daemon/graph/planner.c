@@ -68,13 +68,21 @@ static const struct quick_try {
 };
 enum { QUICK_TRY_COUNT = sizeof(QUICK_TRIES) / sizeof(QUICK_TRIES[0]) };
 
+/* A packing not far above the goal halves what is spent on a better one. */
+static uint64_t allowance(const struct planning *planning)
+{
+    uint64_t near = planning->enough + planning->enough / QUICK_ABOVE;
+
+    return planning->peak <= near ? QUICK_WORK / 2 : QUICK_WORK;
+}
+
 static void search_quickly(struct planning *planning)
 {
     uint64_t goal = planning->enough, spent = 0;
 
     if (planning->problem->count > QUICK_COUNT_MAX)
         return;
-    for (uint32_t i = 0; planning->peak > goal && spent < QUICK_WORK; i++) {
+    for (uint32_t i = 0; planning->peak > goal && spent < allowance(planning); i++) {
         struct search_try what = QUICK_TRIES[i % QUICK_TRY_COUNT].what;
         uint64_t above = (planning->peak - goal) / 2;
 

@@ -49,10 +49,8 @@ static uint64_t area(const struct problem *problem, uint32_t i)
 #define BY(field) descending(problem->field[a], problem->field[b])
 
 ORDER(by_size, BY(bytes), BY(life))
-ORDER(by_lifetime, BY(life), BY(bytes))
 ORDER(by_area, descending(area(problem, a), area(problem, b)), BY(bytes))
 ORDER(by_first, -BY(first_step), BY(bytes))
-ORDER(by_last, BY(last_step), BY(bytes))
 ORDER(by_pressure, BY(pressure), BY(bytes))
 ORDER(by_pressure_and_life, BY(pressure), BY(life))
 
@@ -68,9 +66,6 @@ static const struct pass {
     {by_first, true},
     {by_pressure_and_life, false},
     {by_pressure, false},
-    {by_lifetime, true},
-    {by_area, true},
-    {by_last, true},
 };
 
 /* Lowest gap, or smallest gap, between placed buffers that live at the same time as `index`. */

@@ -22,7 +22,7 @@ struct problem {
     uint32_t *index;   /* per buffer: of the caller's array */
     uint64_t *bytes;
     uint32_t *first, *end; /* sections [first, end), never empty */
-    uint32_t *first_step, *last_step;
+    uint32_t *first_step;
     uint64_t *life;     /* steps */
     uint64_t *pressure; /* the largest sum alive during its life */
     uint64_t *load;     /* per section: the sum alive */

@@ -75,14 +75,13 @@ static void note_loads(struct problem *problem)
 
 static enum status take_memory(struct problem *problem, size_t count)
 {
-    problem->index = calloc(count, 5 * sizeof(*problem->index));
+    problem->index = calloc(count, 4 * sizeof(*problem->index));
     problem->bytes = calloc(count, 4 * sizeof(*problem->bytes));
     if (problem->index == NULL || problem->bytes == NULL)
         return STATUS_NO_MEMORY;
     problem->first = problem->index + count;
     problem->end = problem->index + 2 * count;
     problem->first_step = problem->index + 3 * count;
-    problem->last_step = problem->index + 4 * count;
     problem->life = problem->bytes + count;
     problem->pressure = problem->bytes + 2 * count;
     problem->load = problem->bytes + 3 * count;
@@ -109,7 +108,6 @@ enum status problem_init(const struct plan_buffer *buffers, size_t count,
         problem.bytes[problem.count] = buffers[i].bytes;
         problem.life[problem.count] = (uint64_t)buffers[i].last - buffers[i].first + 1;
         problem.first_step[problem.count] = buffers[i].first;
-        problem.last_step[problem.count] = buffers[i].last;
         starts[problem.count] = buffers[i].first;
         ends[problem.count++] = buffers[i].last + 1;
     }
