@@ -8,7 +8,15 @@
 #include "device/cuda/kernels/walk.cuh"
 #include "device/cuda/kernels/window.cuh"
 
-enum { SIDE = 64, DEPTH = 16, CELL = 4, LOADS = SIDE * DEPTH / BLOCK_THREADS, FEW_ROWS = 8 };
+/* A thread has 4 x 4 sums, 16 apart in both directions. */
+enum {
+    SIDE = 64,
+    DEPTH = 16,
+    CELL = 4,
+    CELLS = CELL * CELL,
+    LOADS = SIDE * DEPTH / BLOCK_THREADS,
+    FEW_ROWS = 8
+};
 
 template <class T>
 __device__ static inline T load_a(const struct product &p, int64_t base, int64_t m, int64_t k)
@@ -112,13 +120,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
         const struct bases bases = bases_of(p, t / tiles);
         const int64_t m = t % tiles / column_tiles * SIDE, n = t % tiles % column_tiles * SIDE;
         int32_t place[WINDOW_AXES] = {0, 0, 0};
-        T sums[CELL][CELL];
+        T sums[CELLS];
 
         if (p.kind != PRODUCT_MATRIX) /* a thread loads of one column only */
             spread(p.window.out, (uint32_t)(n + threadIdx.x % SIDE), place);
 #pragma unroll
-        for (int i = 0; i < CELL * CELL; i++)
-            sums[i / CELL][i % CELL] = 0;
+        for (int i = 0; i < CELLS; i++)
+            sums[i] = 0;
         for (int64_t k = 0; k < p.k; k += DEPTH) {
             load_tiles<T>(p, bases, m, n, k, place, a, b);
             __syncthreads();
@@ -128,19 +136,23 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
                 for (int i = 0; i < CELL; i++)
 #pragma unroll
                     for (int j = 0; j < CELL; j++)
-                        sums[i][j] += a[d][y + i * (SIDE / CELL)] * b[d][x + j * (SIDE / CELL)];
+                        sums[i * CELL + j] +=
+                            a[d][y + i * (SIDE / CELL)] * b[d][x + j * (SIDE / CELL)];
             __syncthreads();
         }
-#pragma unroll
-        for (int i = 0; i < CELL; i++)
-#pragma unroll
-            for (int j = 0; j < CELL; j++) {
-                const int64_t row = m + y + i * (SIDE / CELL), column = n + x + j * (SIDE / CELL);
+        /* The end of a sum is long code: it stands here once, and the sums go past it. */
+#pragma unroll 1
+        for (int c = 0; c < CELLS; c++) {
+            const int64_t row = m + y + c / CELL * (SIDE / CELL);
+            const int64_t column = n + x + c % CELL * (SIDE / CELL);
 
-                if (row < p.m && column < p.n)
-                    finish(p, sums[i][j], bases.bias + row * p.bias_m + column * p.bias_n,
-                           bases.out + row * p.out_m + column * p.out_n);
-            }
+            if (row < p.m && column < p.n)
+                finish(p, sums[0], bases.bias + row * p.bias_m + column * p.bias_n,
+                       bases.out + row * p.out_m + column * p.out_n);
+#pragma unroll
+            for (int i = 0; i + 1 < CELLS; i++)
+                sums[i] = sums[i + 1];
+        }
     }
 }
 
