@@ -100,6 +100,12 @@ SIM_EXPORT int sim_enqueue(struct CUstream_st *stream, const char *name, void (*
  * otherwise bytes that were never written are a finding. */
 SIM_EXPORT void *sim_view(const void *address, size_t bytes, bool write);
 
+/* Counts a call of a library's function, which sim_fail_nth() may have ordered to fail: then the
+ * code it gave, else 0.  `function` must stay where it is. */
+SIM_EXPORT int sim_library_call(const char *function);
+/* A finding of a library's checkers: written to stderr, counted, kept for sim_last_finding(). */
+SIM_EXPORT void sim_find(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 #ifdef __cplusplus
 }
 #endif

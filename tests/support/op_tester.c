@@ -835,6 +835,7 @@ static bool try_kernel(struct trial *trial)
     struct stage stage;
     struct error err = {.text = ""};
     const char *refusal;
+    enum status status;
     bool in_place;
 
     stage_init(&stage, trial, 0);
@@ -844,7 +845,13 @@ static bool try_kernel(struct trial *trial)
         stage_deinit(&stage);
         return false;
     }
-    if (stage_run(&stage, trial->tester, trial->kernel, 0, APART, &err) != STATUS_OK)
+    status = stage_run(&stage, trial->tester, trial->kernel, 0, APART, &err);
+    if (status == STATUS_UNSUPPORTED) { /* prepare() may refuse, too: the next kernel is asked */
+        (void)error_set(&trial->tester->error, STATUS_UNSUPPORTED, "%s", err.text);
+        stage_deinit(&stage);
+        return false;
+    }
+    if (status != STATUS_OK)
         failed(trial, err.text[0] != '\0' ? err.text : "enqueue failed");
     check_outputs(trial, &stage, trial->tester->devices[0]->channel_block);
     if (trial->tester->teams > 1)

@@ -38,6 +38,9 @@ struct cuda_device {
     size_t shared_bytes; /* a block may have at most, after it asked for it */
     char name[256];      /* "NVIDIA H200" */
     char bus[32];        /* "0000:81:00.0" */
+    /* Opened by the first kernel that wants it (blas/lt.h); or why there is none. */
+    struct lt *lt;
+    const char *lt_missing;
 };
 
 struct cuda_lane {

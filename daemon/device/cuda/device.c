@@ -4,6 +4,7 @@
 #include <string.h>
 
 #define LOG_COMPONENT "device"
+#include "device/cuda/blas/lt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/lane.h"
 #include "device/cuda/source.h"
@@ -160,6 +161,7 @@ static void close_cuda(struct device *device)
 {
     struct cuda_device *cuda = cuda_device_of(device);
 
+    lt_close(cuda);
     cuda_source_destroy(cuda->source);
     free(cuda);
 }

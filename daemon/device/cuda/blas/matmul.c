@@ -1,0 +1,228 @@
+/* MatMul and Gemm through cuBLASLt.
+ *
+ * Bias, a residual before the activation and ReLU are the library's (C and epilogue of its
+ * product); another activation is one pointwise program over the result, in place.
+ */
+#include <stdlib.h>
+
+#include "device/cuda/blas/problem.h"
+#include "device/cuda/kernels/pointwise_plan.h"
+#include "device/cuda/kernels/rows.h"
+#include "ops/gemm.h"
+
+struct matmul_state {
+    struct lt_product product;
+    bool has_after;
+    struct pointwise after; /* with has_after */
+};
+
+/* Row: the step of a pointwise program; the library knows ACT_NONE and ACT_RELU. */
+static const uint8_t steps[ACT_COUNT] = {
+    [ACT_LEAKY_RELU] = PW_leaky_relu,
+    [ACT_CLIP] = PW_clip,
+    [ACT_SIGMOID] = PW_sigmoid,
+    [ACT_TANH] = PW_tanh,
+    [ACT_SILU] = PW_silu,
+    [ACT_HARD_SIGMOID] = PW_hard_sigmoid,
+    [ACT_HARD_SWISH] = PW_hard_swish,
+    [ACT_GELU_ERF] = PW_gelu,
+    [ACT_GELU_TANH] = PW_gelu_tanh,
+    [ACT_MISH] = PW_mish,
+    [ACT_ELU] = PW_elu,
+    [ACT_SOFTPLUS] = PW_softplus,
+};
+
+static bool needs_after(const struct epilogue *epilogue)
+{
+    return epilogue->act != ACT_NONE && epilogue->act != ACT_RELU;
+}
+
+static const char *refuse_common(const struct kernel_call *call, const struct epilogue *epilogue)
+{
+    enum dtype dtype = call->in[0]->dtype;
+
+    if (dtype != DTYPE_FLOAT && !dtype_is_narrow(dtype))
+        return "cuBLASLt is asked for float32, float16 and bfloat16 only";
+    for (size_t i = 1; i < call->inputs; i++)
+        if (call->in[i] != NULL && call->in[i]->dtype != dtype)
+            return "operands of different types";
+    if (call->out[0]->dtype != dtype)
+        return "a result of another type";
+    /* The product would overwrite a residual that lies where the result goes. */
+    if (epilogue->has_residual && epilogue->residual_after && epilogue->act != ACT_NONE)
+        return "a residual behind the activation";
+    return NULL;
+}
+
+/* What the operators differ in has been filled in by them. */
+static const char *fill_common(const struct kernel_call *call, const struct epilogue *epilogue,
+                               struct lt_problem *problem)
+{
+    problem->dtype = call->in[0]->dtype;
+    problem->precision = cuda_device_of(call->device)->precision;
+    problem->relu = epilogue->act == ACT_RELU;
+    if (epilogue->has_residual) {
+        problem->has_c = true;
+        problem->beta = 1;
+    }
+    return NULL;
+}
+
+static const char *describe_matmul(const struct kernel_call *call, struct lt_problem *problem)
+{
+    const struct matmul_attrs *attrs = call->attrs;
+    const char *why = refuse_common(call, &attrs->epilogue);
+
+    if (why == NULL)
+        why = lt_problem_matrices(&call->in[MATMUL_A]->shape, &call->in[MATMUL_B]->shape,
+                                  attrs->trans_a, attrs->trans_b, problem);
+    if (why != NULL)
+        return why;
+    problem->alpha = attrs->has_scale ? attrs->scale : 1;
+    problem->has_bias = attrs->has_bias;
+    return fill_common(call, &attrs->epilogue, problem);
+}
+
+/* How C lies over the result. */
+static const char *describe_c(const struct kernel_call *call, struct lt_problem *problem)
+{
+    const struct gemm_attrs *attrs = call->attrs;
+    const struct operand *c = call_input(call, GEMM_C);
+    int64_t columns, rows;
+
+    if (c == NULL || attrs->beta == 0)
+        return NULL;
+    columns = c->shape.rank > 0 ? c->shape.dims[c->shape.rank - 1] : 1;
+    rows = c->shape.rank > 1 ? c->shape.dims[0] : 1;
+    if (columns == problem->n && rows == problem->m && rows > 1) {
+        if (attrs->epilogue.has_residual)
+            return "both a matrix C and a residual";
+        problem->has_c = true;
+        problem->beta = attrs->beta;
+        return NULL;
+    }
+    if (columns != problem->n || rows != 1)
+        return "C is neither a row nor a matrix";
+    if (attrs->beta != 1)
+        return "beta scales a row";
+    problem->has_bias = true;
+    return NULL;
+}
+
+static const char *describe_gemm(const struct kernel_call *call, struct lt_problem *problem)
+{
+    const struct gemm_attrs *attrs = call->attrs;
+    const char *why = refuse_common(call, &attrs->epilogue);
+
+    if (why == NULL)
+        why = lt_problem_matrices(&call->in[GEMM_A]->shape, &call->in[GEMM_B]->shape,
+                                  attrs->transA != 0, attrs->transB != 0, problem);
+    if (why == NULL)
+        why = describe_c(call, problem);
+    if (why != NULL)
+        return why;
+    problem->alpha = attrs->alpha;
+    return fill_common(call, &attrs->epilogue, problem);
+}
+
+/* NULL, and the problem, or why not. */
+static const char *describe(const struct kernel_call *call, struct lt_problem *problem)
+{
+    return call->op == &op_gemm ? describe_gemm(call, problem) : describe_matmul(call, problem);
+}
+
+static const struct epilogue *epilogue_of(const struct kernel_call *call)
+{
+    const struct matmul_attrs *matmul = call->attrs;
+    const struct gemm_attrs *gemm = call->attrs;
+
+    return call->op == &op_gemm ? &gemm->epilogue : &matmul->epilogue;
+}
+
+static const char *refuses(const struct kernel_call *call)
+{
+    struct lt_problem problem;
+    const char *why = describe(call, &problem);
+
+    if (why == NULL)
+        (void)lt_get(cuda_device_of(call->device), &why);
+    return why;
+}
+
+/* The activation over the result, in place. */
+static bool fill_after(struct matmul_state *state, const struct kernel_call *call)
+{
+    const struct epilogue *epilogue = epilogue_of(call);
+    struct pointwise *after = &state->after;
+
+    state->has_after = needs_after(epilogue);
+    if (!state->has_after)
+        return true;
+    after->type = pointwise_type_of(call->out[0]->dtype);
+    pointwise_step(after, PW_load, 0, 0, 0);
+    pointwise_step(after, steps[epilogue->act], PW_FROM_NOTHING, (double)epilogue->a,
+                   (double)epilogue->b);
+    return pointwise_operands(after, call->out[0], 1, &call->out[0]);
+}
+
+static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+{
+    struct cuda_device *cuda = cuda_device_of(prepare->call.device);
+    struct lt_problem problem;
+    const char *why = describe(&prepare->call, &problem);
+    const struct lt *lt = why == NULL ? lt_get(cuda, &why) : NULL;
+    struct matmul_state *state;
+    enum status status;
+
+    if (lt == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "%s", why);
+    CU_TRY(cudaSetDevice(cuda->ordinal));
+    state = prepare_state(prepare, sizeof(*state), err);
+    if (state == NULL)
+        return STATUS_NO_MEMORY;
+    status = lt_product_init(&state->product, lt, &problem, cuda->capability, err);
+    if (status == STATUS_OK && !fill_after(state, &prepare->call))
+        status = error_set(err, STATUS_UNSUPPORTED, "an activation over too many dimensions");
+    if (status != STATUS_OK) {
+        free(state);
+        prepare->state = NULL;
+        return status;
+    }
+    prepare->scratch_bytes = state->product.workspace_bytes;
+    prepare->host_bytes = sizeof(*state);
+    lt_product_describe(&state->product, prepare->note, sizeof(prepare->note));
+    return STATUS_OK;
+}
+
+static enum status run(const void *prepared, const struct kernel_call *call,
+                       const struct kernel_run *run)
+{
+    const struct matmul_state *state = prepared;
+    const struct lt_problem *problem = &state->product.problem;
+    size_t c = epilogue_of(call)->has_residual ? (size_t)MATMUL_RESIDUAL : (size_t)GEMM_C;
+    struct lt_operands operands = {.a = run->in[MATMUL_A],
+                                   .b = run->in[MATMUL_B],
+                                   .bias = problem->has_bias ? run->in[MATMUL_BIAS] : NULL,
+                                   .c = problem->has_c ? run->in[c] : NULL,
+                                   .out = run->out[0]};
+    const void *const result[] = {run->out[0]};
+
+    TRY(lt_product_run(&state->product, &operands, run->scratch, cuda_stream(run)));
+    return state->has_after ? pointwise_run(&state->after, run, result, run->out[0]) : STATUS_OK;
+}
+
+_Static_assert((int)MATMUL_A == (int)GEMM_A && (int)MATMUL_B == (int)GEMM_B &&
+                   (int)MATMUL_BIAS == (int)GEMM_C && (int)MATMUL_RESIDUAL == (int)GEMM_RESIDUAL,
+               "both operators have their operands at the same places");
+
+#define PRODUCT(operator)                                                                          \
+    const struct kernel kernel_##operator##_lt = {                                                 \
+        .name = "cuda:cublaslt",                                                                   \
+        .flags = KERNEL_IN_PLACE_LAST,                                                             \
+        .refuses = refuses,                                                                        \
+        .prepare = prepare,                                                                        \
+        .enqueue = run,                                                                            \
+        .release = free,                                                                           \
+    };
+PRODUCT(matmul)
+PRODUCT(gemm)
