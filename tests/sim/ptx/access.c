@@ -133,16 +133,19 @@ static bool shared_outside(struct warp *warp, const struct op *op, uint32_t mask
     return false;
 }
 
-/* Most reads touch words that this thread or several have read before: those are done here. */
+/* Most reads touch words that several threads have read since the last barrier: those are done
+ * here.  Of neighbours at one address two are enough to say that they are several. */
 static void shared_races(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
                          enum race_kind kind, const struct access *out)
 {
+    const struct race_entry *words = warp->worker->races;
     uint32_t epoch = warp->worker->epoch;
+    uint32_t lanes = kind == RACE_READ ? mask & (out->leaders | out->leaders << 1) : mask;
 
-    for (uint32_t left = mask; left != 0; left &= left - 1) {
+    for (uint32_t left = lanes; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
         uint32_t address = (uint32_t)out->address[lane];
-        const struct race_entry *word = &warp->worker->races[address / 4];
+        const struct race_entry *word = &words[address / 4];
         if (kind == RACE_READ && bytes == 4 && word->read_epoch == epoch &&
             word->write_epoch != epoch && word->reader == RACE_SEVERAL &&
             (word->writer & RACE_SPLIT) == 0)
@@ -179,6 +182,7 @@ static bool local_find(struct warp *warp, const struct op *op, uint32_t mask, un
     const struct worker *worker = warp->worker;
 
     out->own_memory = true;
+    out->leaders |= mask | mask << 1; /* one address is another place in each lane */
     for (uint32_t left = mask; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
         uint64_t address = out->address[lane];
@@ -199,19 +203,18 @@ static bool param_find(struct warp *warp, const struct op *op, uint32_t mask, un
                        enum race_kind kind, struct access *out)
 {
     const struct worker *worker = warp->worker;
+    const uint64_t *address = out->address;
+    uint8_t *from = (uint8_t *)(uintptr_t)worker->grid->parameters;
+    size_t all = worker->kernel->info.parameter_bytes;
+    unsigned outside = kind != RACE_READ || bytes > all;
 
-    for (uint32_t left = mask; left != 0; left &= left - 1) {
-        int lane = __builtin_ctz(left);
-        uint64_t address = out->address[lane];
-        if (address + bytes > worker->kernel->info.parameter_bytes || kind != RACE_READ) {
-            fault(warp, op, left, PTX_ILLEGAL_ADDRESS,
-                  "invalid %s of %u bytes at %llu of the parameters", verb(kind), bytes,
-                  (unsigned long long)address);
-            return false;
-        }
-        out->at[lane] = (uint8_t *)(uintptr_t)worker->grid->parameters + address;
-        out->shadow[lane] = access_defined;
+    EACH_LANE(mask, outside |= address[lane] > all - bytes);
+    if (outside) {
+        fault(warp, op, mask, PTX_ILLEGAL_ADDRESS,
+              "invalid %s of %u bytes beyond the %zu of the parameters", verb(kind), bytes, all);
+        return false;
     }
+    EACH_LANE(mask, out->at[lane] = from + address[lane]; out->shadow[lane] = access_defined);
     return true;
 }
 
@@ -256,6 +259,15 @@ static bool generic_find(struct warp *warp, const struct op *op, uint32_t mask, 
     return mask == 0 || global_find(warp, op, mask, bytes, kind, out);
 }
 
+static uint32_t leaders_of(const uint64_t address[LANES])
+{
+    uint32_t leaders = 1;
+
+    for (int lane = 1; lane < LANES; lane++)
+        leaders |= (uint32_t)(address[lane] != address[lane - 1]) << lane;
+    return leaders;
+}
+
 bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
                  enum race_kind kind, struct access *out)
 {
@@ -268,6 +280,7 @@ bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned
     out->flat = NULL;
     out->uniform = false;
     addresses(warp, op, out->address);
+    out->leaders = mask == (uint32_t)ALL_LANES ? leaders_of(out->address) : mask;
     if (!aligned(warp, op, mask, out->address, bytes, kind))
         return false;
     if (op->space == SPACE_GENERIC)
@@ -277,15 +290,12 @@ bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned
     if (!found || mask != (uint32_t)ALL_LANES)
         return found;
     uintptr_t apart = 0;
-    uintptr_t differ = 0;
     uintptr_t first = (uintptr_t)out->at[0];
-    for (int lane = 1; lane < LANES; lane++) {
+    for (int lane = 1; lane < LANES; lane++)
         apart |= (uintptr_t)out->at[lane] - first - (uintptr_t)lane * bytes;
-        differ |= (uintptr_t)out->at[lane] - first;
-    }
     if (apart == 0)
         out->flat = out->at[0];
-    out->uniform = differ == 0;
+    out->uniform = out->leaders == 1;
     return true;
 }
 
@@ -307,19 +317,22 @@ uint32_t access_written(const struct access *access, uint32_t mask, unsigned ski
 {
     uint32_t good = 0;
     unsigned want = (1u << (bytes < 8 ? bytes : 8)) - 1;
-    bool uniform = access->uniform && access->shadow[0] != access_defined;
 
     if (access->flat != NULL && flat_written(access))
         return mask;
-    for (uint32_t left = uniform ? 1 : mask; left != 0; left &= left - 1) {
+    for (uint32_t left = mask & access->leaders; left != 0;) {
         int lane = __builtin_ctz(left);
         unsigned at = (unsigned)(access->address[lane] % 8) + skip;
         const uint8_t *shadow = access->shadow[lane];
+        left &= left - 1;
         if (shadow == access_defined)
             at %= 8;
-        good |= (uint32_t)((shadow[at / 8] >> (at % 8) & want) == want) << lane;
+        /* The lanes up to the next leader have the same. */
+        uint32_t followers = (left & -left) - ((uint32_t)1 << lane);
+        if ((shadow[at / 8] >> (at % 8) & want) == want)
+            good |= followers;
     }
-    return uniform ? (good != 0 ? mask : 0) : good;
+    return good & mask;
 }
 
 static void mark_lane(const struct access *access, int lane, unsigned skip, unsigned bytes,
@@ -385,6 +398,7 @@ uint8_t *access_one(struct warp *warp, const struct op *op, int lane, enum space
     bool found;
 
     access.address[lane] = address;
+    access.leaders = bit;
     if (!aligned(warp, op, bit, access.address, bytes, kind))
         return NULL;
     if (space == SPACE_GENERIC)

@@ -6,8 +6,9 @@
 #include "race.h"
 
 struct access {
-    uint8_t *flat; /* when all 32 lanes lie side by side: where the first is; else NULL */
-    bool uniform;  /* all 32 lanes at one address */
+    uint8_t *flat;    /* when all 32 lanes lie side by side: where the first is; else NULL */
+    bool uniform;     /* all 32 lanes at one address */
+    uint32_t leaders; /* lanes that have another address than the lane before */
     uint8_t *at[LANES];
     uint8_t *shadow[LANES]; /* byte of the first mark; access_defined: all is written */
     uint64_t address[LANES];
