@@ -7,12 +7,15 @@
 #include <math.h>
 #include <stdlib.h>
 
-static uint16_t half_bits(float value) /* small whole numbers and quarters: exact */
+static uint16_t half_bits(float value) /* of numbers that half precision has, no tiny ones */
 {
-    _Float16 half = (_Float16)value;
-    uint16_t bits;
-    memcpy(&bits, &half, 2);
-    return bits;
+    int exponent;
+    float fraction = frexpf(fabsf(value), &exponent);
+
+    if (value == 0)
+        return 0;
+    return (uint16_t)((value < 0 ? 0x8000 : 0) | (exponent + 14) << 10 |
+                      (int)((fraction * 2 - 1) * 1024));
 }
 
 static uint16_t brain_bits(float value)

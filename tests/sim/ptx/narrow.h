@@ -28,49 +28,64 @@ long double round_format(long double value, const struct format *format, enum ro
 long double bits_value(enum type type, uint64_t bits);
 uint64_t value_bits(enum type type, long double value);
 
-static inline float half_float(uint16_t bits)
-{
-    _Float16 value;
-
-    __builtin_memcpy(&value, &bits, sizeof(value));
-    return (float)value;
-}
-
-static inline uint16_t float_half(float value)
-{
-    _Float16 narrow = (_Float16)value;
-    uint16_t bits;
-
-    __builtin_memcpy(&bits, &narrow, sizeof(bits));
-    return value != value ? 0x7FFF : bits;
-}
-
-static inline float brain_float(uint16_t bits)
-{
-    uint32_t wide = (uint32_t)bits << 16;
-    float value;
-
-    __builtin_memcpy(&value, &wide, sizeof(value));
-    return value;
-}
-
-static inline uint16_t float_brain(float value)
+static inline uint32_t float_bits(float value)
 {
     uint32_t bits;
 
     __builtin_memcpy(&bits, &value, sizeof(bits));
+    return bits;
+}
+
+static inline float bits_float(uint32_t bits)
+{
+    float value;
+
+    __builtin_memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* Half precision without branches, so that 32 lanes become vectors: the exponent is moved by a
+ * product with 2^112, which is exact and makes subnormal numbers right too. */
+static inline float half_float(uint16_t bits)
+{
+    uint32_t size = bits & 0x7FFFu;
+    uint32_t finite = float_bits(bits_float(size << 13) * 0x1p112f);
+    uint32_t wide = size >= 0x7C00 ? size << 13 | 0x7F800000 : finite;
+
+    return bits_float(wide | (uint32_t)(bits & 0x8000) << 16);
+}
+
+/* To nearest, ties to even.  Below 2^-14 the sum with 0.5 rounds to the steps of 2^-24. */
+static inline uint16_t float_half(float value)
+{
+    uint32_t bits = float_bits(value);
+    uint32_t size = bits & 0x7FFFFFFF;
+    uint32_t sign = bits >> 16 & 0x8000;
+    uint32_t small = float_bits(bits_float(size) + 0.5f) - 0x3F000000;
+    uint32_t normal = (size + 0xFFF + (size >> 13 & 1) - 0x38000000) >> 13;
+    uint32_t half = size < 0x38800000 ? small : size >= 0x477FF000 ? 0x7C00 : normal;
+
+    return (uint16_t)(size > 0x7F800000 ? 0x7FFF : sign | half);
+}
+
+static inline float brain_float(uint16_t bits)
+{
+    return bits_float((uint32_t)bits << 16);
+}
+
+static inline uint16_t float_brain(float value)
+{
+    uint32_t bits = float_bits(value);
+
     return value != value ? 0x7FFF : (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
 }
 
 /* Subnormal numbers become zeros of their sign. */
 static inline float flushed(float value)
 {
-    uint32_t bits;
+    uint32_t bits = float_bits(value);
 
-    __builtin_memcpy(&bits, &value, sizeof(bits));
-    bits = (bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits;
-    __builtin_memcpy(&value, &bits, sizeof(value));
-    return value;
+    return bits_float((bits & 0x7F800000) == 0 ? bits & 0x80000000 : bits);
 }
 
 #endif

@@ -33,19 +33,27 @@ static double fma_odd(float a, float b, float c)
     return sum;
 }
 
+/* Rounded to odd once more: single precision has more than two bits to spare. */
+static float odd_float(double value)
+{
+    float narrow = (float)value;
+    uint32_t bits = float_bits(narrow);
+
+    if ((double)narrow == value || isnan(value) || isinf(narrow))
+        return narrow;
+    if (fabs((double)narrow) > fabs(value))
+        bits--;
+    return bits_float(bits | 1);
+}
+
 static uint16_t double_half(double value)
 {
-    _Float16 narrow = (_Float16)value;
-    uint16_t bits;
-
-    memcpy(&bits, &narrow, sizeof(bits));
-    return isnan(value) ? 0x7FFF : bits;
+    return float_half(odd_float(value));
 }
 
 static uint16_t double_brain(double value)
 {
-    return (uint16_t)value_bits(TYPE_BF16,
-                                round_format(value, format_of(TYPE_BF16), ROUND_NEAREST, false));
+    return float_brain(odd_float(value));
 }
 
 static inline float least(float a, float b)

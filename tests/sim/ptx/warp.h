@@ -260,11 +260,17 @@ static inline void predicate_set(struct warp *warp, struct operand d, uint32_t m
     *at = (*at & ~mask) | (value & mask);
 }
 
+#ifdef __clang__
+#define LANES_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LANES_APART _Pragma("GCC ivdep")
+#endif
+
 /* Runs `body` for each lane of `mask` with `lane` set; the loop over all is one for vectors. */
 #define EACH_LANE(mask, body)                                                                      \
     do {                                                                                           \
         if ((mask) == (uint32_t)ALL_LANES) {                                                       \
-            _Pragma("GCC ivdep") for (int lane = 0; lane < LANES; lane++)                          \
+            LANES_APART for (int lane = 0; lane < LANES; lane++)                                   \
             {                                                                                      \
                 body;                                                                              \
             }                                                                                      \
