@@ -31,7 +31,8 @@ struct network_planning {
     } mode;
     int64_t budget_us;  /* of wall time for a plan's search; 0: a second */
     const char *folder; /* where searches keep what they found, made when it is not there; NULL:
-                         * nowhere.  Borrowed for the network's life */
+                         * nowhere.  Borrowed for the network's life, as the next is */
+    const atomic_bool *cancelled; /* ends searches; NULL: nothing does */
 };
 
 struct network_config {

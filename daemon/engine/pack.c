@@ -33,7 +33,8 @@ static enum status find_better(const struct network *network, struct plan_buffer
 {
     const struct network_planning *planning = &network->planning;
     const struct planner_options options = {.mode = PLANNER_THOROUGH,
-                                            .budget_us = planning->budget_us};
+                                            .budget_us = planning->budget_us,
+                                            .cancelled = planning->cancelled};
 
     if (planning->folder != NULL &&
         store_find(planning->folder, buffers, count, &result->peak_bytes) == STATUS_OK)
@@ -41,7 +42,7 @@ static enum status find_better(const struct network *network, struct plan_buffer
     if (!atomic_load_explicit(&network->ahead, memory_order_relaxed))
         return STATUS_NOT_FOUND;
     TRY(planner_plan(buffers, count, &options, result));
-    if (planning->folder != NULL)
+    if (planning->folder != NULL && result->end != PLANNER_CANCELLED)
         store_keep(planning->folder, buffers, count, result->peak_bytes);
     return STATUS_OK;
 }

@@ -31,6 +31,7 @@ static enum status load_network(const struct load_context *context, struct model
     struct graph *graph;
     char path[4096];
 
+    config.planning.cancelled = context->give_up;
     if ((size_t)snprintf(path, sizeof(path), "%s/%" PRId64 "/%s", context->folder, context->version,
                          file[0] == '\0' ? "model.onnx" : file) >= sizeof(path))
         return error_set(err, STATUS_INVALID, "model '%s': its path is too long", context->name);
