@@ -225,6 +225,26 @@ SIM_EXPORT void __cudaUnregisterFatBinary(void **handle)
     pthread_mutex_unlock(&lock);
 }
 
+unsigned long sim_refused_kernels(void)
+{
+    unsigned long refused = 0;
+    char why[512];
+
+    pthread_mutex_lock(&lock);
+    for (const struct module *module = modules; module != NULL; module = module->next) {
+        const char *name;
+        for (size_t i = 0; module->ptx != NULL && (name = ptx_kernel_name(module->ptx, i)) != NULL;
+             i++) {
+            if (ptx_find(module->ptx, name, why, sizeof(why)) != NULL)
+                continue;
+            finding("%s: %s", name, why);
+            refused++;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return refused;
+}
+
 static struct kernel *kernel_add(struct module *module, const void *host, const char *name)
 {
     struct kernel *kernel = calloc(1, sizeof(*kernel));

@@ -84,6 +84,10 @@ SIM_EXPORT size_t sim_peak_bytes(void);
 SIM_EXPORT unsigned long sim_findings(void);
 SIM_EXPORT const char *sim_last_finding(void);
 
+/* Decodes every kernel of every module that is loaded; how many of them the interpreter cannot run,
+ * each with a finding that says why. */
+SIM_EXPORT unsigned long sim_refused_kernels(void);
+
 /* PTX instructions run so far, counted a lane. */
 SIM_EXPORT uint64_t sim_instructions(void);
 

@@ -119,6 +119,21 @@ static void others_and_limits_leave_less(void **state)
     assert_int_equal(cudaGetLastError(), cudaSuccess);
 }
 
+static void what_others_hold_can_change_while_the_program_runs(void **state)
+{
+    char path[] = "/tmp/sim-others-XXXXXX";
+    int file = mkstemp(path);
+    size_t before = free_now();
+    (void)state;
+    assert_int_equal(write(file, "104857600", 9), 9);
+    setenv("SLUICE_SIM_OTHERS_FILE", path, 1);
+    assert_int_equal(free_now(), before - 104857600);
+    unsetenv("SLUICE_SIM_OTHERS_FILE");
+    assert_int_equal(free_now(), before);
+    close(file);
+    unlink(path);
+}
+
 static sigjmp_buf jump;
 
 static void on_fault(int number)
@@ -340,6 +355,7 @@ int main(int argc, char **argv)
         TEST(new_memory_is_poisoned_and_counts_as_never_written),
         TEST(every_byte_is_charged_and_given_back),
         TEST(others_and_limits_leave_less),
+        TEST(what_others_hold_can_change_while_the_program_runs),
         TEST(a_host_that_touches_device_memory_dies),
         TEST(a_second_free_is_found),
         TEST(a_handle_shows_the_same_bytes_wherever_it_is_mapped),

@@ -310,6 +310,12 @@ static void variables_and_parameters_are_where_they_should_be(void **state)
     }
 }
 
+static void every_kernel_of_this_program_can_be_run(void **state)
+{
+    (void)state;
+    assert_int_equal(sim_refused_kernels(), 0);
+}
+
 static int no_findings(void **state)
 {
     (void)state;
@@ -328,6 +334,7 @@ int main(void)
         cmocka_unit_test_teardown(atomics_of_all_blocks_add_up, no_findings),
         cmocka_unit_test_teardown(functions_that_are_called_return, no_findings),
         cmocka_unit_test_teardown(lanes_that_part_come_together_again, no_findings),
+        cmocka_unit_test_teardown(every_kernel_of_this_program_can_be_run, no_findings),
         cmocka_unit_test_teardown(variables_and_parameters_are_where_they_should_be, no_findings),
     };
 

@@ -24,8 +24,10 @@ void work_run(const struct work *work)
     case WORK_RECORD:
         event_run(work->record.event, work->record.generation);
         break;
-    case WORK_HOST: /* as a node of a graph */
+    case WORK_HOST: /* as a node of a graph; it may wait for a thread that calls us */
+        exec_unlock();
         work->host.fn(work->host.arg);
+        exec_lock();
         break;
     case WORK_NATIVE:
         work->native.fn(work->native.arg);
