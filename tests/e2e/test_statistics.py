@@ -50,6 +50,8 @@ class Case(unittest.TestCase):
     def start(self, settings, *more):
         self.server = harness.Server(PROGRAM, settings, as_daemon=True,
                                      more=["--model-repository", self.file("models"), *more])
+        # Tests stop and start it: before that line it knows no SIGTERM.
+        harness.wait_for("ready", lambda: "ready after" in self.server.log())
 
     def run_ctl(self, *words):
         return subprocess.run([SLUICECTL, "--server", "unix:" + self.server.path("admin"), *words],
