@@ -171,6 +171,8 @@ bool room_make_way(void *repository, const struct model_queue *needy, uint64_t b
                    int64_t waited_us);
 /* The keeper's part of it. */
 void room_serve_need(struct repository *repository);
+/* Whether somebody holds the device who would not leave for a load. */
+bool room_is_taken(struct repository *repository);
 /* Names who holds the device and why: "'a' 123 bytes (in use), …". */
 void room_explain(struct repository *repository, const struct model *spared, char *text,
                   size_t room);

@@ -233,6 +233,8 @@ static enum status load_version(struct repository *repository, struct entry *ent
 
     TRY(begin_version(repository, entry, context->version, err));
     status = model_load(context, &model, err);
+    if (status == STATUS_NO_MEMORY && !room_is_taken(repository))
+        status = model_load(context, &model, err); /* who was in the way has gone meanwhile */
     /* What its probes made the lanes grow to was for large batches that may never come. */
     (void)batcher_trim(context->batcher, cached);
     host_trim();

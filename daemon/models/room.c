@@ -12,6 +12,8 @@
 
 /* Who has come back stays for so many times what its way back took, whoever presses. */
 enum { STAY_FACTOR = 2 };
+/* The budget is whole again with the governor's next tick after the end of a hold. */
+enum { HOLD_END_US = 2000000 };
 /* Who was pressed does not come back before: its room is for somebody else. */
 enum { PRESSED_US = 100000 };
 
@@ -277,9 +279,28 @@ uint64_t room_held_bytes(struct repository *repository)
     uint64_t bytes;
 
     pthread_mutex_lock(&repository->lock);
-    bytes = clock_now_us() < keeper->held_until_us ? keeper->held_bytes : 0;
+    bytes = clock_now_us() < keeper->held_until_us + HOLD_END_US ? keeper->held_bytes : 0;
     pthread_mutex_unlock(&repository->lock);
     return bytes;
+}
+
+bool room_is_taken(struct repository *repository)
+{
+    struct ledger_stats stats;
+    bool taken;
+
+    ledger_read(repository->config.ledger, &stats);
+    taken = stats.planned_bytes > 0 || room_held_bytes(repository) > 0;
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < repository->entries; i++)
+        for (size_t j = 0; j < repository->entry[i]->slots; j++) {
+            struct model *model = repository->entry[i]->slot[j].model;
+
+            taken = taken || (model != NULL && network_resident_bytes(model->network) > 0 &&
+                              resident_obstacle(model) != NULL);
+        }
+    pthread_mutex_unlock(&repository->lock);
+    return taken;
 }
 
 void room_explain(struct repository *repository, const struct model *spared, char *text,
