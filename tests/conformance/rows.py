@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes small networks of the kinds that are served most and runs sluice-rows over them.
 
-    rows.py SLUICE_ROWS
+    rows.py SLUICE_ROWS [OPTION ...]
 
 Layers like those of the measured networks (benchmarks/make_models.py), a few of each.  Needs numpy and onnx.
 """
@@ -103,7 +103,7 @@ def main():
         for make in (convolutions, encoder, audio, quantized, mlp):
             paths.append(pathlib.Path(folder) / f"{make.__name__}.onnx")
             make(paths[-1])
-        return subprocess.run([sys.argv[1], *map(str, paths)], check=False).returncode
+        return subprocess.run([*sys.argv[1:], *map(str, paths)], check=False).returncode
 
 
 if __name__ == "__main__":

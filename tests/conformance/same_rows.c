@@ -1,4 +1,4 @@
-/* sluice-rows [--free N] MODEL.onnx…: same row, same bits.
+/* sluice-rows [--device NAME] [--free N] MODEL.onnx…: same row, same bits.
  *
  * A row alone on one thread is the truth; the same row among others, in batches of 2, 3 and 8, in a
  * batch of 4 padded with zeros, on one thread and on two, must have the very same bits.  Unknown
@@ -19,6 +19,7 @@ struct batch {
 
 struct model {
     const char *path;
+    unsigned teams;          /* a device that has no threads has one */
     struct solo solo[TEAMS]; /* of 1 and 2 threads */
     int64_t free_dim;
     struct solo_outputs alone[ROWS];
@@ -184,7 +185,7 @@ static enum status check_model(struct model *model, struct error *err)
                                            {3, 3, 1}, {4, 3, 2}, {8, 8, 0}};
     bool exact;
 
-    for (unsigned team = 0; team < TEAMS; team++)
+    for (unsigned team = 0; team < model->teams; team++)
         TRY(solo_load(&model->solo[team], model->path, err));
     if (!has_batch_dimension(model)) {
         printf("%s: no batch dimension\n", model->path);
@@ -197,7 +198,7 @@ static enum status check_model(struct model *model, struct error *err)
     }
     for (int64_t row = 0; row < ROWS; row++)
         TRY(run_batch(model, &model->solo[0], &(struct batch){1, 1, row}, &model->alone[row], err));
-    for (unsigned team = 0; team < TEAMS; team++)
+    for (unsigned team = 0; team < model->teams; team++)
         for (size_t i = 0; i < sizeof(batches) / sizeof(*batches); i++)
             TRY(check_batch(model, &batches[i], team, err));
     if (model->differing == 0)
@@ -225,24 +226,30 @@ int main(int count, char **words)
 {
     struct model model = {.free_dim = 32};
     struct error err = {0};
+    const char *device = "cpu";
     int bad = 0, from = 1;
 
-    if (count > 2 && strcmp(words[1], "--free") == 0) {
-        model.free_dim = strtoll(words[2], NULL, 10);
-        from = 3;
+    for (; from + 2 < count && words[from][0] == '-'; from += 2) {
+        if (strcmp(words[from], "--free") == 0)
+            model.free_dim = strtoll(words[from + 1], NULL, 10);
+        else if (strcmp(words[from], "--device") == 0)
+            device = words[from + 1];
+        else
+            break;
     }
-    if (from == count || model.free_dim < 1) {
-        fprintf(stderr, "usage: sluice-rows [--free N] MODEL.onnx…\n");
+    if (from >= count || words[from][0] == '-' || model.free_dim < 1) {
+        fprintf(stderr, "usage: sluice-rows [--device NAME] [--free N] MODEL.onnx…\n");
         return 2;
     }
-    for (unsigned team = 0; team < TEAMS; team++)
-        if (solo_open("cpu", team + 1, &model.solo[team], &err) != STATUS_OK) {
+    model.teams = strcmp(device, "cpu") == 0 ? TEAMS : 1;
+    for (unsigned team = 0; team < model.teams; team++)
+        if (solo_open(device, team + 1, &model.solo[team], &err) != STATUS_OK) {
             fprintf(stderr, "sluice-rows: %s\n", err.text);
             return 1;
         }
     for (int i = from; i < count; i++)
         bad += !check_path(&model, words[i]);
-    for (unsigned team = 0; team < TEAMS; team++)
+    for (unsigned team = 0; team < model.teams; team++)
         solo_close(&model.solo[team]);
     return bad > 0;
 }
