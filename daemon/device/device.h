@@ -57,8 +57,10 @@ struct device_ops {
     enum status (*pin)(struct device *device, void *base, size_t bytes);
     void (*unpin)(struct device *device, void *base);
     /* Device bytes that this process holds besides what `memory` gave out (context, modules), as
-     * far as it can be told.  NULL: none. */
+     * far as it can be told: by what the device has free.  What changed between two calls counts as
+     * ours; fixed_mark() says that what changed until now is not.  NULL: there are none. */
     uint64_t (*fixed_bytes)(struct device *device);
+    void (*fixed_mark)(struct device *device);
     /* Kernels that implement `op`, best first, NULL at the end; NULL when there are none. */
     const struct kernel *const *(*kernels)(struct device *device, const struct op_def *op);
     /* One line: "cpu: Intel Xeon …, 2 cores, avx512". */

@@ -379,6 +379,20 @@ static enum status open_device(struct daemon *daemon, struct error *err)
     return STATUS_OK;
 }
 
+static enum status pin_pages(void *arg, void *buffer, size_t bytes)
+{
+    struct device *device = arg;
+
+    return device->ops->pin(device, buffer, bytes);
+}
+
+static void unpin_pages(void *arg, void *buffer)
+{
+    struct device *device = arg;
+
+    device->ops->unpin(device, buffer);
+}
+
 static enum status start_memory(struct daemon *daemon, struct error *err)
 {
     TRY(budget_compute(values(daemon), daemon->device->memory, host_source(), &daemon->budget,
@@ -387,6 +401,10 @@ static enum status start_memory(struct daemon *daemon, struct error *err)
         ledger_set_history(daemon->ledger, values(daemon)->memory.history) != STATUS_OK ||
         host_pool_create(daemon->budget.host_bytes, &daemon->host_pool) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to begin with");
+    if (daemon->device->ops->pin != NULL)
+        host_pool_set_pins(daemon->host_pool, &(struct host_pool_pins){.pin = pin_pages,
+                                                                       .unpin = unpin_pages,
+                                                                       .arg = daemon->device});
     return STATUS_OK;
 }
 

@@ -39,6 +39,7 @@ struct host_pool {
     uint64_t in_use;
     uint64_t cached;
     uint64_t refused;
+    struct host_pool_pins pins; /* all NULL: pages are not locked */
     struct class classes[CLASSES];
 };
 
@@ -75,12 +76,29 @@ uint64_t host_pool_charge(uint64_t bytes)
     return charge > 0 ? charge : UINT64_MAX;
 }
 
-static void *map(size_t bytes)
+static void *map(struct host_pool *pool, size_t bytes)
 {
     void *buffer = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
-    return buffer == MAP_FAILED ? NULL : buffer;
+    if (buffer == MAP_FAILED)
+        return NULL;
+    if (pool->pins.pin != NULL)
+        (void)pool->pins.pin(pool->pins.arg, buffer, bytes);
+    return buffer;
+}
+
+static void unmap(struct host_pool *pool, void *buffer, size_t bytes)
+{
+    if (pool->pins.unpin != NULL)
+        pool->pins.unpin(pool->pins.arg, buffer);
+    munmap(buffer, bytes);
+}
+
+void host_pool_set_pins(struct host_pool *pool, const struct host_pool_pins *pins)
+{
+    assert(pool->in_use == 0 && pool->cached == 0);
+    pool->pins = *pins;
 }
 
 enum status host_pool_create(uint64_t limit_bytes, struct host_pool **out_pool)
@@ -134,7 +152,7 @@ static struct kept *detach(struct host_pool *pool, uint64_t keep)
     return chain;
 }
 
-static size_t unmap_chain(struct kept *chain)
+static size_t unmap_chain(struct host_pool *pool, struct kept *chain)
 {
     size_t freed = 0;
 
@@ -143,7 +161,7 @@ static size_t unmap_chain(struct kept *chain)
         size_t bytes = buffer->bytes;
 
         chain = buffer->next;
-        munmap(buffer, bytes);
+        unmap(pool, buffer, bytes);
         freed += bytes;
     }
     return freed;
@@ -156,7 +174,7 @@ size_t host_pool_trim(struct host_pool *pool, size_t keep_bytes)
     pthread_mutex_lock(&pool->lock);
     chain = detach(pool, keep_bytes);
     pthread_mutex_unlock(&pool->lock);
-    return unmap_chain(chain);
+    return unmap_chain(pool, chain);
 }
 
 void host_pool_set_limit(struct host_pool *pool, uint64_t limit_bytes)
@@ -203,12 +221,12 @@ enum status host_pool_take(struct host_pool *pool, size_t bytes, void **out_buff
     fits = charge > 0 && charge_fits(pool, charge, &chain);
     pool->refused += !fits;
     pthread_mutex_unlock(&pool->lock);
-    unmap_chain(chain);
+    unmap_chain(pool, chain);
     if (!fits)
         return STATUS_NO_MEMORY;
 
     if (buffer == NULL)
-        buffer = is_small ? aligned_alloc(ALIGNMENT, charge) : map(charge);
+        buffer = is_small ? aligned_alloc(ALIGNMENT, charge) : map(pool, charge);
     if (buffer == NULL) {
         uncharge(pool, charge, true);
         return STATUS_NO_MEMORY;
@@ -251,7 +269,7 @@ void host_pool_give(struct host_pool *pool, void *buffer, size_t bytes)
     is_kept = keep(pool, buffer, class_of(bytes));
     pthread_mutex_unlock(&pool->lock);
     if (!is_kept)
-        munmap(buffer, charge);
+        unmap(pool, buffer, charge);
 }
 
 void host_pool_read(struct host_pool *pool, struct host_pool_stats *out_stats)

@@ -23,6 +23,14 @@ struct host_pool_stats {
 
 MUST_CHECK enum status host_pool_create(uint64_t limit_bytes, struct host_pool **out_pool);
 void host_pool_destroy(struct host_pool *pool); /* every buffer must be back; NULL is fine */
+/* How the pages of large buffers are locked, so that a device copies from and to them by itself;
+ * `pin` may fail, the buffer does without.  Before the first take; for good. */
+struct host_pool_pins {
+    enum status (*pin)(void *arg, void *buffer, size_t bytes);
+    void (*unpin)(void *arg, void *buffer);
+    void *arg;
+};
+void host_pool_set_pins(struct host_pool *pool, const struct host_pool_pins *pins);
 void host_pool_set_limit(struct host_pool *pool, uint64_t limit_bytes);
 /* 64-byte aligned.  STATUS_NO_MEMORY when the budget or the system refuses: nothing changed. */
 MUST_CHECK enum status host_pool_take(struct host_pool *pool, size_t bytes, void **out_buffer);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "models/fixed.h"
 #include "models/model.h"
 
 /* One version of a model, known while it is or was wanted.
@@ -90,6 +91,7 @@ struct repository {
     atomic_bool stopping;   /* loads are given up */
     _Atomic size_t leaving; /* models retired and not gone yet */
     _Atomic uint64_t loads_ok, loads_failed;
+    struct fixed_cost fixed; /* loader thread */
     struct keeper keeper;
     struct waker waker;
     bool (*may_wake)(void *arg); /* NULL: always */

@@ -232,12 +232,14 @@ static enum status load_version(struct repository *repository, struct entry *ent
     enum status status;
 
     TRY(begin_version(repository, entry, context->version, err));
+    fixed_before_load(&repository->fixed);
     status = model_load(context, &model, err);
     if (status == STATUS_NO_MEMORY && !room_is_taken(repository))
         status = model_load(context, &model, err); /* who was in the way has gone meanwhile */
     /* What its probes made the lanes grow to was for large batches that may never come. */
     (void)batcher_trim(context->batcher, cached);
     host_trim();
+    fixed_after_load(&repository->fixed);
     count_load(repository, status);
     if (status == STATUS_NO_MEMORY)
         name_obstacles(repository, err);

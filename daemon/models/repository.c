@@ -210,6 +210,8 @@ enum status repository_create(const struct repository_config *config,
                              config->host_cache_bytes);
     status = copy_config(repository, config);
     if (status == STATUS_OK)
+        status = fixed_open(&repository->fixed, config->device, config->ledger);
+    if (status == STATUS_OK)
         status = start_threads(repository);
     if (status != STATUS_OK) {
         repository_destroy(repository);
@@ -240,6 +242,7 @@ void repository_destroy(struct repository *repository)
     for (size_t i = 0; i < repository->entries; i++)
         free_entry(repository->entry[i]);
     free(repository->entry);
+    fixed_close(&repository->fixed);
     mailbox_deinit(&repository->loader);
     pthread_mutex_destroy(&repository->lock);
     arena_deinit(&repository->arena);

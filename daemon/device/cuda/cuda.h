@@ -23,6 +23,7 @@
 #include <cuda_runtime_api.h>
 
 #include "base/list.h"
+#include "device/cuda/fixed.h"
 #include "device/kernel.h"
 
 /* What the arithmetic of float32 operators may be done in; see Precision= in sluice.conf. */
@@ -31,6 +32,7 @@ enum cuda_precision { CUDA_STRICT, CUDA_TF32 };
 struct cuda_device {
     struct device device;
     struct mem_source *source; /* its own, whatever stands before it in device.memory */
+    struct cuda_fixed fixed;
     int ordinal;
     enum cuda_precision precision;
     int capability;      /* 75, 80, 86 … */

@@ -147,13 +147,19 @@ static enum status start_device(const struct cuda_device *cuda, struct error *er
 static enum status fill(struct cuda_device *cuda, const struct device_config *config,
                         struct error *err)
 {
+    uint64_t before, after;
+    bool is_known;
+
     TRY(read_precision(config->precision, &cuda->precision, err));
     TRY(find_ordinal(config->name, &cuda->ordinal, err));
     TRY(describe_device(cuda, err));
+    is_known = cuda_device_used(cuda->bus, &before);
     TRY(start_device(cuda, err));
+    is_known = is_known && cuda_device_used(cuda->bus, &after) && after > before;
     TRY(cuda_source_create(cuda->ordinal, cuda->bus, &cuda->source, err));
     cuda->device.memory = cuda->source;
     cuda->device.fuses_chains = true;
+    cuda_fixed_init(&cuda->fixed, cuda->source, is_known ? after - before : 0);
     return STATUS_OK;
 }
 
@@ -162,6 +168,7 @@ static void close_cuda(struct device *device)
     struct cuda_device *cuda = cuda_device_of(device);
 
     lt_close(cuda);
+    cuda_fixed_deinit(&cuda->fixed);
     cuda_source_destroy(cuda->source);
     free(cuda);
 }
@@ -200,6 +207,16 @@ static void describe(struct device *device, char *text, size_t room)
                    device->lanes);
 }
 
+static uint64_t fixed_bytes(struct device *device)
+{
+    return cuda_fixed_read(&cuda_device_of(device)->fixed);
+}
+
+static void fixed_mark(struct device *device)
+{
+    cuda_fixed_mark(&cuda_device_of(device)->fixed);
+}
+
 /* ---- host memory of requests ---- */
 
 static enum status pin(struct device *device, void *base, size_t bytes)
@@ -230,5 +247,7 @@ const struct device_ops device_cuda_ops = {.name = "cuda",
                                            .recording_destroy = cuda_recording_destroy,
                                            .pin = pin,
                                            .unpin = unpin,
+                                           .fixed_bytes = fixed_bytes,
+                                           .fixed_mark = fixed_mark,
                                            .kernels = cuda_kernels,
                                            .describe = describe};
