@@ -115,12 +115,23 @@ static enum status instantiate(struct device_recording *recording, cudaGraph_t g
     return status;
 }
 
-/* A capture that something made invalid ends with an error, and the stream is as before. */
+/* A capture that something made invalid ends with an error; that it ended is made sure of. */
+static cudaError_t end_capture(cudaStream_t stream, cudaGraph_t *out_graph)
+{
+    enum cudaStreamCaptureStatus state = cudaStreamCaptureStatusNone;
+    cudaError_t error = cudaStreamEndCapture(stream, out_graph);
+
+    if (error != cudaSuccess && cudaStreamIsCapturing(stream, &state) == cudaSuccess &&
+        state != cudaStreamCaptureStatusNone)
+        (void)cuda_status(cudaStreamEndCapture(stream, out_graph));
+    return error;
+}
+
 enum status cuda_lane_record_end(struct device_lane *lane, struct device_recording **out_recording)
 {
     struct device_recording *recording = calloc(1, sizeof(*recording));
     cudaGraph_t graph = NULL;
-    cudaError_t error = cudaStreamEndCapture(cuda_lane_of(lane)->stream, &graph);
+    cudaError_t error = end_capture(cuda_lane_of(lane)->stream, &graph);
     enum status status;
 
     if (error != cudaSuccess || graph == NULL || recording == NULL) {

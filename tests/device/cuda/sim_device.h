@@ -41,6 +41,7 @@ static inline int clean_slate(void **state)
 {
     (void)state;
     sim_reset();
+    sim_set_mode(SIM_EAGER);
     return 0;
 }
 

@@ -79,16 +79,6 @@ static void a_precision_that_is_not_built_is_refused_by_name(void **state)
     }
 }
 
-static void a_device_too_old_is_refused_with_what_is_needed(void **state)
-{
-    (void)state;
-    assert_int_equal(setenv("SLUICE_SIM_CAPABILITY", "61", 1), 0);
-    sim_reset();
-    expect("cuda", NULL, STATUS_UNSUPPORTED, "at least 7.5");
-    assert_int_equal(unsetenv("SLUICE_SIM_CAPABILITY"), 0);
-    sim_reset();
-}
-
 static void the_description_names_device_and_driver(void **state)
 {
     struct device *device = open_cuda();
@@ -141,7 +131,8 @@ static void opening_fails_cleanly_at_every_call(void **state)
                 device_close(device);
             else if (err.text[0] == '\0')
                 fail_msg("%s, call %u: no sentence", calls[i], n);
-            assert_nothing_left();
+            if (sim_report_open() > 0)
+                fail_msg("%s, call %u: something is still open", calls[i], n);
         }
 }
 
@@ -153,7 +144,6 @@ int main(void)
         cmocka_unit_test_setup(what_is_not_there_is_named, clean_slate),
         cmocka_unit_test_setup(auto_falls_back_to_the_cpu_and_cuda_does_not, clean_slate),
         cmocka_unit_test_setup(a_precision_that_is_not_built_is_refused_by_name, clean_slate),
-        cmocka_unit_test_setup(a_device_too_old_is_refused_with_what_is_needed, clean_slate),
         cmocka_unit_test_setup(the_description_names_device_and_driver, clean_slate),
         cmocka_unit_test_setup(a_limit_of_the_process_is_the_total, clean_slate),
         cmocka_unit_test_setup(opening_fails_cleanly_at_every_call, clean_slate),
