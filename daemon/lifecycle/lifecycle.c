@@ -363,6 +363,25 @@ static const struct config_set *config_in_force(void *arg)
 
 /* ---- start, bottom-up ---- */
 
+/* Before anything else: a signal that comes while we start is kept for the loop. */
+static enum status watch_signals(struct daemon *daemon, struct error *err)
+{
+    const struct {
+        struct event **event;
+        int number;
+        event_callback_fn call;
+    } signals[] = {{&daemon->terminate, SIGTERM, on_stop_signal},
+                   {&daemon->interrupt, SIGINT, on_stop_signal},
+                   {&daemon->hangup, SIGHUP, on_hangup}};
+
+    for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++) {
+        *signals[i].event = evsignal_new(daemon->base, signals[i].number, signals[i].call, daemon);
+        if (*signals[i].event == NULL || event_add(*signals[i].event, NULL) != 0)
+            return error_set(err, STATUS_IO, "cannot watch signals: %s", strerror(errno));
+    }
+    return STATUS_OK;
+}
+
 static enum status open_device(struct daemon *daemon, struct error *err)
 {
     const struct config *config = values(daemon);
@@ -494,14 +513,10 @@ static enum status start_server(struct daemon *daemon, struct error *err)
 static enum status start_events(struct daemon *daemon, struct error *err)
 {
     struct event_base *base = daemon->base;
-    struct event *const *events[] = {&daemon->settle, &daemon->terminate,  &daemon->interrupt,
-                                     &daemon->hangup, &daemon->govern,     &daemon->watchdog,
+    struct event *const *events[] = {&daemon->settle, &daemon->govern, &daemon->watchdog,
                                      &daemon->status, &daemon->drain_limit};
 
     daemon->settle = evtimer_new(base, on_settle, daemon);
-    daemon->terminate = evsignal_new(base, SIGTERM, on_stop_signal, daemon);
-    daemon->interrupt = evsignal_new(base, SIGINT, on_stop_signal, daemon);
-    daemon->hangup = evsignal_new(base, SIGHUP, on_hangup, daemon);
     daemon->watchdog = evtimer_new(base, on_watchdog, daemon);
     daemon->status = evtimer_new(base, on_status, daemon);
     daemon->drain_limit = evtimer_new(base, on_drain_limit, daemon);
@@ -511,9 +526,6 @@ static enum status start_events(struct daemon *daemon, struct error *err)
     }
     if (pressure_create(base, on_pressure, daemon, &daemon->pressure) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to watch memory pressure");
-    if (event_add(daemon->terminate, NULL) != 0 || event_add(daemon->interrupt, NULL) != 0 ||
-        event_add(daemon->hangup, NULL) != 0)
-        return error_set(err, STATUS_IO, "cannot watch signals: %s", strerror(errno));
     daemon->settle_us = SETTLE_PERIOD_US;
     arm(daemon->settle, 0);
     arm(daemon->govern, 0);
@@ -531,6 +543,7 @@ static enum status start(struct daemon *daemon, struct error *err)
     daemon->base = event_base_new();
     if (daemon->base == NULL)
         return error_set(err, STATUS_IO, "cannot make an event loop: %s", strerror(errno));
+    TRY(watch_signals(daemon, err));
     TRY(open_device(daemon, err));
     TRY(start_memory(daemon, err));
     TRY(start_batcher(daemon, err));

@@ -254,6 +254,13 @@ class ProcessTest(unittest.TestCase):
         daemon.wait_for("READY")
         self.assertEqual(daemon.stop(signal.SIGINT), 0, daemon.text())
 
+    def test_a_signal_while_it_starts_is_kept_for_when_it_runs(self):
+        for attempt in range(5):
+            daemon = self.start(f"attempt{attempt}")
+            socket_path = os.path.join(daemon.folder, "grpc.sock")
+            self.wait_until(lambda: os.path.exists(socket_path), daemon)
+            self.assertEqual(daemon.stop(signal.SIGTERM), 0, daemon.text())
+
     def test_an_address_in_use_is_named(self):
         other = socket.socket()
         other.bind(("127.0.0.1", 0))
