@@ -4,6 +4,7 @@
 #include "capture.h"
 #include "space.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Where an address lies. */
@@ -35,6 +36,30 @@ static const char *direction_fault(const struct copy_work *copy)
         return NULL;
     }
     return "direction is none that exists";
+}
+
+/* Memory of the host that is not page-locked.  As CUDA has it, a copy from there has read it when
+ * the call returns, and a copy to there has ended. */
+static bool is_pageable(const void *pointer)
+{
+    exec_lock();
+    bool known = region_find((uintptr_t)pointer) != NULL;
+    exec_unlock();
+    return !known && !space_owns((uintptr_t)pointer);
+}
+
+static bool stage(struct copy_work *copy)
+{
+    char *rows = malloc(copy->width * copy->height);
+
+    if (rows == NULL)
+        return false;
+    for (size_t row = 0; row < copy->height; row++)
+        memcpy(rows + row * copy->width, (const char *)copy->from + row * copy->from_pitch,
+               copy->width);
+    copy->from = copy->staged = rows;
+    copy->from_pitch = copy->width;
+    return true;
 }
 
 /* Whether memory that is mapped now ends before the range does. */
@@ -73,7 +98,13 @@ static cudaError_t put_copy(const char *call, const struct copy_work *copy, cuda
         return cudaErrorInvalidPitchValue;
     struct work work = {.kind = WORK_COPY};
     work.copy = *copy;
-    return stream_put(stream, work);
+    bool staged = stream->capture == NULL && sim.mode != SIM_EAGER;
+    if (staged && is_pageable(copy->from) && !stage(&work.copy))
+        return cudaErrorMemoryAllocation;
+    cudaError_t error = stream_put(stream, work);
+    if (error == cudaSuccess && staged && is_pageable(copy->to))
+        error = stream_wait(stream, stream->put);
+    return error;
 }
 
 static cudaError_t put_set(const char *call, const struct set_work *set, cudaStream_t handle)
@@ -189,7 +220,7 @@ void *sim_view(const void *address, size_t bytes, bool write)
 
 static struct copy_work flat(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
 {
-    return (struct copy_work){to, from, bytes, bytes, bytes, 1, kind};
+    return (struct copy_work){to, from, bytes, bytes, bytes, 1, kind, NULL};
 }
 
 SIM_EXPORT cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
@@ -205,7 +236,7 @@ SIM_EXPORT cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *
                                          enum cudaMemcpyKind kind, cudaStream_t stream)
 {
     BEGIN(cudaMemcpy2DAsync);
-    struct copy_work copy = {to, from, to_pitch, from_pitch, width, height, kind};
+    struct copy_work copy = {to, from, to_pitch, from_pitch, width, height, kind, NULL};
     return api_end(put_copy("cudaMemcpy2DAsync", &copy, stream));
 }
 
@@ -233,7 +264,7 @@ SIM_EXPORT cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from,
 {
     BEGIN(cudaMemcpy2D);
     cudaError_t error = capture_forbids("cudaMemcpy2D");
-    struct copy_work copy = {to, from, to_pitch, from_pitch, width, height, kind};
+    struct copy_work copy = {to, from, to_pitch, from_pitch, width, height, kind, NULL};
     if (error == cudaSuccess)
         error = then_wait(put_copy("cudaMemcpy2D", &copy, NULL));
     return api_end(error);

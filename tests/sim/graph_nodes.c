@@ -100,7 +100,7 @@ SIM_EXPORT cudaError_t cudaGraphExecMemcpyNodeSetParams1D(cudaGraphExec_t handle
         return api_end(cudaErrorInvalidValue);
     streams_run_all();
     exec_lock();
-    own->work.copy = (struct copy_work){to, from, bytes, bytes, bytes, 1, kind};
+    own->work.copy = (struct copy_work){to, from, bytes, bytes, bytes, 1, kind, NULL};
     exec_unlock();
     return cudaSuccess;
 }

@@ -35,6 +35,7 @@ struct copy_work {
     size_t width; /* bytes of a row */
     size_t height;
     enum cudaMemcpyKind kind;
+    void *staged; /* a copy of pageable memory that `from` is; owned */
 };
 
 struct set_work {

@@ -93,19 +93,37 @@ static void who_polls_gets_on_in_the_lazy_mode(void **state)
 static void a_wait_for_an_event_orders_streams(void **state)
 {
     struct fixture *f = *state;
-    int host[N];
+    int *host;
 
     sim_set_mode(SIM_LAZY);
+    must(cudaMallocHost((void **)&host, N * sizeof(int)));
     must(increment(f, f->stream));
     must(cudaEventRecord(f->event, f->stream));
     must(cudaStreamWaitEvent(f->other, f->event, 0));
-    must(cudaMemcpyAsync(host, f->numbers, sizeof(host), cudaMemcpyDeviceToHost, f->other));
+    must(cudaMemcpyAsync(host, f->numbers, N * sizeof(int), cudaMemcpyDeviceToHost, f->other));
     /* A later record of the event is none of the wait's business. */
     must(increment(f, f->stream));
     must(cudaEventRecord(f->event, f->stream));
     must(cudaStreamSynchronize(f->other));
     assert_int_equal(host[5], 1);
     must(cudaStreamSynchronize(f->stream));
+    must(cudaFreeHost(host));
+}
+
+static void pageable_memory_is_read_and_written_before_the_call_returns(void **state)
+{
+    struct fixture *f = *state;
+    int host[N];
+    int back[N];
+
+    sim_set_mode(SIM_LAZY);
+    for (int i = 0; i < N; i++)
+        host[i] = i;
+    must(cudaMemcpyAsync(f->numbers, host, sizeof(host), cudaMemcpyHostToDevice, f->stream));
+    memset(host, 0xFF, sizeof(host));
+    must(cudaMemcpyAsync(back, f->numbers, sizeof(back), cudaMemcpyDeviceToHost, f->stream));
+    assert_int_equal(back[5], 5);
+    assert_int_equal(cudaStreamQuery(f->stream), cudaSuccess);
 }
 
 static pthread_mutex_t called_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -477,6 +495,7 @@ int main(void)
         TEST(each_mode_does_the_work_when_it_says),
         TEST(who_polls_gets_on_in_the_lazy_mode),
         TEST(a_wait_for_an_event_orders_streams),
+        TEST(pageable_memory_is_read_and_written_before_the_call_returns),
         TEST(a_host_function_comes_although_nobody_waits),
         TEST(handles_that_are_gone_are_found_out),
         TEST(a_graph_runs_what_was_captured_as_often_as_it_is_launched),

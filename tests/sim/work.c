@@ -50,6 +50,8 @@ void work_release(struct work *work)
         free(work->kernel.parameters);
     if (work->kind == WORK_NATIVE)
         free(work->native.arg);
+    if (work->kind == WORK_COPY)
+        free(work->copy.staged);
     if (work->kind == WORK_GRAPH)
         graph_exec_unref(work->graph);
 }
