@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "models/folder.h"
 #include "models/internal.h"
 
@@ -254,16 +253,6 @@ void repository_set_poll_interval(struct repository *repository, int64_t interva
     atomic_store(&repository->poll_interval_us, interval_us);
 }
 
-void repository_set_residency(struct repository *repository, int64_t model_idle_us,
-                              int64_t model_drop_us, uint64_t host_cache_bytes)
-{
-    atomic_store(&repository->model_idle_us, model_idle_us);
-    atomic_store(&repository->model_drop_us, model_drop_us);
-    atomic_store(&repository->host_cache_bytes, host_cache_bytes);
-    if (repository->keeper.has_thread)
-        keeper_nudge(repository);
-}
-
 void repository_on_change(struct repository *repository, void (*changed)(void *arg), void *arg)
 {
     pthread_mutex_lock(&repository->lock);
@@ -409,41 +398,6 @@ struct row {
     struct model *model;
 };
 
-static void fill_residency(struct model_residency *info, struct model *model)
-{
-    const struct resident *resident = &model->resident;
-    struct queue_use use;
-
-    queue_read_use(model->queue, &use);
-    *info = (struct model_residency){
-        .where = resident->where,
-        .is_moving = resident->is_moving,
-        .is_pinned = resident->is_pinned,
-        .since_us = resident->since_us,
-        .last_use_us = use.pending > 0     ? clock_now_us()
-                       : use.requests == 0 ? 0
-                                           : use.idle_since_us,
-        .keep_alive_us = resident_patience(model),
-        .reload_us = resident->reload_us,
-        .reloads_us = resident->reloads_us,
-        .device_bytes = resident->where == RESIDENCY_DEVICE ? network_resident_bytes(model->network)
-                                                            : resident->device_bytes,
-        .host_bytes = network_host_bytes(model->network),
-        .evictions = resident->evictions,
-        .reloads = resident->reloads,
-        .failed_reloads = resident->failed_reloads,
-    };
-}
-
-void model_read_residency(struct model *model, struct model_residency *out_residency)
-{
-    struct repository *repository = model->resident.repository;
-
-    pthread_mutex_lock(&repository->lock);
-    fill_residency(out_residency, model);
-    pthread_mutex_unlock(&repository->lock);
-}
-
 static void fill_row(struct row *row, const struct entry *entry, const struct slot *slot)
 {
     struct model_info *info = &row->info;
@@ -463,7 +417,7 @@ static void fill_row(struct row *row, const struct entry *entry, const struct sl
     (void)snprintf(info->batching, sizeof(info->batching), "%s", slot->model->batching);
     info->resident_bytes = network_resident_bytes(slot->model->network);
     info->load_us = slot->model->load_us;
-    fill_residency(&info->residency, slot->model);
+    resident_describe(slot->model, &info->residency);
     if (slot->state == MODEL_READY)
         row->model = model_ref(slot->model);
 }

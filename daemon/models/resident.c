@@ -288,3 +288,50 @@ enum status resident_return(struct model *model, struct error *err)
              (clock_now_us() - from_us) / 1000);
     return STATUS_OK;
 }
+
+/* ---- what others are told, and tell ---- */
+
+void resident_describe(struct model *model, struct model_residency *out_residency)
+{
+    const struct resident *resident = &model->resident;
+    struct queue_use use;
+
+    queue_read_use(model->queue, &use);
+    *out_residency = (struct model_residency){
+        .where = resident->where,
+        .is_moving = resident->is_moving,
+        .is_pinned = resident->is_pinned,
+        .since_us = resident->since_us,
+        .last_use_us = use.pending > 0     ? clock_now_us()
+                       : use.requests == 0 ? 0
+                                           : use.idle_since_us,
+        .keep_alive_us = resident_patience(model),
+        .reload_us = resident->reload_us,
+        .reloads_us = resident->reloads_us,
+        .device_bytes = resident->where == RESIDENCY_DEVICE ? network_resident_bytes(model->network)
+                                                            : resident->device_bytes,
+        .host_bytes = network_host_bytes(model->network),
+        .evictions = resident->evictions,
+        .reloads = resident->reloads,
+        .failed_reloads = resident->failed_reloads,
+    };
+}
+
+void model_read_residency(struct model *model, struct model_residency *out_residency)
+{
+    struct repository *repository = model->resident.repository;
+
+    pthread_mutex_lock(&repository->lock);
+    resident_describe(model, out_residency);
+    pthread_mutex_unlock(&repository->lock);
+}
+
+void repository_set_residency(struct repository *repository, int64_t model_idle_us,
+                              int64_t model_drop_us, uint64_t host_cache_bytes)
+{
+    atomic_store(&repository->model_idle_us, model_idle_us);
+    atomic_store(&repository->model_drop_us, model_drop_us);
+    atomic_store(&repository->host_cache_bytes, host_cache_bytes);
+    if (repository->keeper.has_thread)
+        keeper_nudge(repository);
+}

@@ -68,6 +68,8 @@ void resident_retire(struct model *model);
 
 /* How long it may be idle now; CLOCK_NEVER: for ever. */
 int64_t resident_patience(const struct model *model);
+/* Where it is and how it moved.  Lock held. */
+void resident_describe(struct model *model, struct model_residency *out_residency);
 /* Why it cannot leave: "pinned", "in use", "moving"; NULL: it can.  Lock held. */
 const char *resident_obstacle(struct model *model);
 
