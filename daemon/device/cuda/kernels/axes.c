@@ -21,6 +21,13 @@ void operand_strides(const struct operand *operand, int64_t strides[SHAPE_MAX_RA
         strides[0] = operand->outer_stride;
 }
 
+size_t operand_walked_axis(const struct operand *operand, size_t place)
+{
+    if (operand->layout != LAYOUT_NHWC || place == 0)
+        return place;
+    return place + 1 == operand->shape.rank ? 1 : place + 1;
+}
+
 void axes_add(struct axes *axes, int64_t size, const int64_t *strides)
 {
     axes->sizes[axes->rank] = size;

@@ -17,6 +17,9 @@ struct axes {
 /* Strides in elements of an operand's logical axes, as its layout and outer_stride have them. */
 void operand_strides(const struct operand *operand, int64_t strides[SHAPE_MAX_RANK]);
 
+/* The logical axis that comes `place`-th in memory: with channels last, axis 1 does. */
+size_t operand_walked_axis(const struct operand *operand, size_t place);
+
 /* Adds an axis inside those there are; `strides` has one entry an operand. */
 void axes_add(struct axes *axes, int64_t size, const int64_t *strides);
 /* Axes of `out` (operand 0) with `count` operands broadcast to it (operands 1 …). */

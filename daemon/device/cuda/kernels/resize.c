@@ -56,14 +56,6 @@ static const char *refuse_resize(const struct kernel_call *call)
     return changed > SUMMED_AXES ? "more than four axes change" : NULL;
 }
 
-/* Channels last: their axis is walked last, too. */
-static size_t walked_axis(const struct operand *operand, size_t place)
-{
-    if (operand->layout != LAYOUT_NHWC || place == 0)
-        return place;
-    return place + 1 == operand->shape.rank ? 1 : place + 1;
-}
-
 static void set_attrs(struct resize *resize, const struct kernel_call *call)
 {
     const struct resize_attrs *attrs = call->attrs;
@@ -95,7 +87,7 @@ static enum status prepare_resize(struct kernel_prepare *prepare, struct error *
     operand_strides(call->in[0], from);
     operand_strides(call->out[0], to);
     for (size_t i = 0; i < call->in[0]->shape.rank; i++) {
-        size_t axis = walked_axis(call->in[0], i);
+        size_t axis = operand_walked_axis(call->in[0], i);
         const struct resize_axis *a = &found[axis];
 
         axes_add(&axes, a->out, (const int64_t[]){to[axis], from[axis]});
