@@ -334,4 +334,52 @@ REFERENCE(r_set, f16(a) == f16(b) ? b16(1) : 0)
 REFERENCE(r_pack, U32((uint16_t)a | b << 16))
 REFERENCE(r_slct, S32(c) >= 0 ? U32(a) : U32(b))
 
+/* Eight bits: four of exponent, three of fraction; all ones is NaN, there is no infinity. */
+static double e4m3(uint64_t bits)
+{
+    int exponent = bits >> 3 & 15;
+    int fraction = bits & 7;
+    double value = (bits & 0x7F) == 0x7F ? NAN
+                   : exponent == 0       ? ldexp(fraction, -9)
+                                         : ldexp(8 + fraction, exponent - 10);
+    return bits & 0x80 ? -value : value;
+}
+
+static uint64_t b4m3(double value) /* the nearest, the largest for what is larger */
+{
+    uint64_t best = 0;
+
+    if (isnan(value))
+        return 0x7F;
+    if (fabs(value) >= 448)
+        return signbit(value) ? 0xFE : 0x7E;
+    for (uint64_t bits = 0; bits < 0x7F; bits++) {
+        double off = fabs(e4m3(bits) - fabs(value)) - fabs(e4m3(best) - fabs(value));
+        if (off < 0 || (off == 0 && (bits & 1) == 0))
+            best = bits;
+    }
+    return best | (signbit(value) ? 0x80 : 0);
+}
+REFERENCE(r_e4m3x2, b4m3(f32(a)) << 8 | b4m3(f32(b)))
+REFERENCE(r_f16x2_e4m3x2, b16(e4m3(a & 0xFF)) | b16(e4m3(a >> 8 & 0xFF)) << 16)
+
+/* Ties away from zero, 10 bits of fraction kept. */
+REFERENCE(r_tf32, isnan(f32(a)) ? 0x7FFFFFFF : isinf(f32(a)) ? a : (a + 0x1000) & 0xFFFFE000)
+REFERENCE(r_pack_u8, U32(c) << 16 |
+                         U32(S32(a) < 0     ? 0
+                             : S32(a) > 255 ? 255
+                                            : S32(a))
+                             << 8 |
+                         U32(S32(b) < 0     ? 0
+                             : S32(b) > 255 ? 255
+                                            : S32(b)))
+REFERENCE(r_dp2a, U32(S32(c) + S16(a) * (int8_t)b + S16(a >> 16) * (int8_t)(b >> 8)))
+REFERENCE(r_borrow, (a - b) ^ (a < b ? UINT64_MAX : 0))
+/* The upper word of a b + c, by way of the lower one's carry. */
+REFERENCE(r_madc, U32(((uint64_t)U32(a) * U32(b) + U32(c)) >> 32))
+REFERENCE(r_bmsk, U32(((uint64_t)1 << (b & 31)) - 1) << (a & 31))
+REFERENCE(r_finite, isfinite(f32(a)) ? 7 : 9)
+REFERENCE(r_mul24, U32((a & 0xFFFFFF) * (b & 0xFFFFFF)))
+REFERENCE(r_bfma, bb16(fma(bf16(a), bf16(b), bf16(c))))
+
 #endif
