@@ -195,21 +195,24 @@ uint64_t repository_evict(void *arg, uint64_t bytes)
     return bytes;
 }
 
-/* Weights of other models that are not pinned, on the device or leaving it. */
+/* Weights that may leave sometime: all but the needy model's own and those of pinned ones.  A model
+ * that is being loaded counts: it comes into the table, or goes. */
 static uint64_t movable_bytes(struct repository *repository, const struct model_queue *needy)
 {
-    uint64_t bytes = 0;
+    struct ledger_stats stats;
+    uint64_t fixed = 0;
 
     pthread_mutex_lock(&repository->lock);
     for (size_t i = 0; i < repository->entries; i++)
         for (size_t j = 0; j < repository->entry[i]->slots; j++) {
             const struct model *model = repository->entry[i]->slot[j].model;
 
-            if (model != NULL && model->queue != needy && !model->resident.is_pinned)
-                bytes += network_resident_bytes(model->network);
+            if (model != NULL && (model->queue == needy || model->resident.is_pinned))
+                fixed += network_resident_bytes(model->network);
         }
     pthread_mutex_unlock(&repository->lock);
-    return bytes;
+    ledger_read(repository->config.ledger, &stats);
+    return stats.kind_bytes[MEM_WEIGHTS] > fixed ? stats.kind_bytes[MEM_WEIGHTS] - fixed : 0;
 }
 
 bool room_make_way(void *arg, const struct model_queue *needy, uint64_t bytes, int64_t waited_us)

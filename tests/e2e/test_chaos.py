@@ -88,9 +88,9 @@ class Chaos(unittest.TestCase):
         self.outcomes = collections.Counter()
         self.wrong, self.refused, self.overdrawn = [], [], []
 
-    def start(self, limit):
+    def start(self, limit, idle="500ms"):
         self.server = harness.Server(PROGRAM, ["Models.ControlMode=explicit", f"Memory.Limit={limit}",
-                                               "Memory.HostCache=6M", "Models.ModelIdle=500ms",
+                                               "Memory.HostCache=6M", f"Models.ModelIdle={idle}",
                                                "Models.ModelDrop=2s"], as_daemon=True,
                                      more=["--model-repository", self.folder.name])
 
@@ -104,7 +104,7 @@ class Chaos(unittest.TestCase):
 
     def sum_of_models(self):
         """What all of them hold when there is room for all."""
-        self.start("1G")
+        self.start("1G", idle="0")
         for name in MODELS:
             self.assertEqual(self.admin("POST", f"models/{name}/load")[0], 200)
         total = self.memory()["kinds"]["weights"]
