@@ -361,7 +361,8 @@ enum status faulty_source_create(struct mem_source *behind, const char *words,
         return status;
     }
     faulty->ops = make_ops(behind);
-    faulty->source = (struct mem_source){.ops = &faulty->ops, .page_bytes = behind->page_bytes};
+    faulty->source = (struct mem_source){
+        .ops = &faulty->ops, .page_bytes = behind->page_bytes, .moves = behind->moves};
     faulty->behind = behind;
     pthread_mutex_init(&faulty->lock, NULL);
     list_init(&faulty->ranges);

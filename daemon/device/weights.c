@@ -140,7 +140,9 @@ static enum status chunk_create(struct weights_cache *cache, size_t bytes, struc
 
     if (chunk == NULL)
         return STATUS_NO_MEMORY;
-    chunk->reserved_bytes = round_up(bytes > CHUNK_BYTES ? bytes : CHUNK_BYTES, source->page_bytes);
+    if (bytes < CHUNK_BYTES && !source->moves)
+        bytes = CHUNK_BYTES;
+    chunk->reserved_bytes = round_up(bytes, source->page_bytes);
     if (source->ops->reserve(source, chunk->reserved_bytes, &base) != STATUS_OK) {
         free(chunk);
         return STATUS_NO_MEMORY;

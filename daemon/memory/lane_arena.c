@@ -75,11 +75,13 @@ enum status lane_arena_create_for(enum mem_kind kind, struct mem_source *source,
     if (status != STATUS_OK)
         goto fail;
     arena->range = to_pages(arena, range_bytes);
-    status = source->ops->reserve(source, arena->range, &base);
-    if (status != STATUS_OK)
-        goto fail;
-    arena->base = base;
-    ledger_set_address(arena->account, (uintptr_t)base);
+    if (!source->moves) {
+        status = source->ops->reserve(source, arena->range, &base);
+        if (status != STATUS_OK)
+            goto fail;
+        arena->base = base;
+        ledger_set_address(arena->account, (uintptr_t)base);
+    }
     ledger_set_page(ledger, source->page_bytes);
     ledger_set_reclaim(arena->account, give_back, arena);
     *out_arena = arena;
@@ -97,7 +99,8 @@ void lane_arena_destroy(struct lane_arena *arena)
     if (arena->account != NULL)
         ledger_set_reclaim(arena->account, NULL, NULL);
     if (arena->base != NULL)
-        arena->source->ops->release(arena->source, arena->base, arena->range);
+        arena->source->ops->release(arena->source, arena->base,
+                                    arena->source->moves ? arena->high : arena->range);
     ledger_close(arena->account);
     pthread_cond_destroy(&arena->trimmed);
     pthread_mutex_destroy(&arena->lock);
@@ -135,6 +138,36 @@ static enum status grow(struct lane_arena *arena, size_t from, size_t to)
     return status;
 }
 
+/* The same where memory cannot grow in place: another block takes the old one's place.  Only what
+ * is idle can move; without memory for the larger one the arena has none. */
+static enum status move(struct lane_arena *arena, size_t from, size_t to)
+{
+    struct mem_source *source = arena->source;
+    enum status status;
+    void *base = NULL;
+
+    if (arena->base != NULL) {
+        const struct ledger_piece old = {.bytes = from, .address = (uintptr_t)arena->base};
+
+        source->ops->release(source, arena->base, from);
+        ledger_sub_at(arena->account, &old);
+        arena->base = NULL;
+    }
+    status = ledger_add_at(arena->account, &(struct ledger_piece){.bytes = to});
+    if (status != STATUS_OK)
+        return status;
+    status = source->ops->reserve(source, to, &base);
+    if (status == STATUS_NO_MEMORY && ledger_reclaim(arena->ledger, to) > 0)
+        status = source->ops->reserve(source, to, &base);
+    if (status != STATUS_OK) {
+        ledger_undo_add(arena->account, &(struct ledger_piece){.bytes = to});
+        return status;
+    }
+    arena->base = base;
+    ledger_set_address(arena->account, (uintptr_t)base);
+    return STATUS_OK;
+}
+
 /* Tells the ledger that `bytes` (whole pages) are in use. */
 static void tell_use(struct lane_arena *arena, size_t bytes, bool grows)
 {
@@ -166,13 +199,18 @@ static enum status raise_used(struct lane_arena *arena, size_t bytes)
     if (need <= from)
         return STATUS_OK;
 
-    status = grow(arena, from, need);
+    if (!arena->source->moves)
+        status = grow(arena, from, need);
+    else
+        status = before == 0 ? move(arena, from, need) : STATUS_NO_MEMORY;
 
     pthread_mutex_lock(&arena->lock);
     if (status != STATUS_OK)
         arena->used = before;
     else
         arena->high = need;
+    if (arena->base == NULL)
+        arena->high = 0;
     tell_use(arena, to_pages(arena, arena->used), false);
     pthread_mutex_unlock(&arena->lock);
     return status;
@@ -248,6 +286,10 @@ size_t lane_arena_trim_some(struct lane_arena *arena, size_t keep_bytes, size_t 
     from = to_pages(arena, arena->used);
     if (from < keep)
         from = keep;
+    if (arena->source->moves) { /* all of it or nothing */
+        from = arena->used > 0 || keep > 0 ? arena->high : 0;
+        most = arena->range;
+    }
     freed = arena->high > from ? arena->high - from : 0;
     if (most == 0)
         most = arena->source->page_bytes;
@@ -263,11 +305,16 @@ size_t lane_arena_trim_some(struct lane_arena *arena, size_t keep_bytes, size_t 
     if (freed == 0)
         return 0;
 
-    arena->source->ops->decommit(arena->source, arena->base + from, freed);
+    if (arena->source->moves)
+        arena->source->ops->release(arena->source, arena->base, freed);
+    else
+        arena->source->ops->decommit(arena->source, arena->base + from, freed);
     ledger_sub_at(arena->account, &(struct ledger_piece){
                                       .bytes = freed, .address = (uintptr_t)(arena->base + from)});
 
     pthread_mutex_lock(&arena->lock);
+    if (arena->source->moves)
+        arena->base = NULL;
     arena->is_trimming = false;
     pthread_cond_broadcast(&arena->trimmed);
     pthread_mutex_unlock(&arena->lock);

@@ -7,6 +7,7 @@
 #ifndef MEMORY_MEM_SOURCE_H
 #define MEMORY_MEM_SOURCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -15,6 +16,9 @@
 struct mem_source {
     const struct mem_source_ops *ops;
     size_t page_bytes; /* granularity of commit and decommit */
+    /* A range has memory from reserve() to release(): commit() and decommit() do nothing, and who
+     * wants more or less reserves another range. */
+    bool moves;
 };
 
 struct mem_source_ops {

@@ -25,11 +25,11 @@ struct cuda_driver {
                                size_t count);
     CUresult (*mem_granularity)(size_t *granularity, const CUmemAllocationProp *prop,
                                 CUmemAllocationGranularity_flags option);
-    CUresult (*device_attribute)(int *value, CUdevice_attribute attribute, CUdevice device);
 };
 
-/* STATUS_UNSUPPORTED names the call that the driver does not have. */
-MUST_CHECK enum status cuda_driver_find(struct cuda_driver *out_driver, struct error *err);
+/* STATUS_UNSUPPORTED: the device cannot do it, or names the call that the driver does not have. */
+MUST_CHECK enum status cuda_driver_find(int ordinal, struct cuda_driver *out_driver,
+                                        struct error *err);
 /* As a runtime error, for cuda_status(): the numbers are the same. */
 static inline cudaError_t cuda_driver_error(CUresult result)
 {

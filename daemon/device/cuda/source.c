@@ -3,9 +3,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define LOG_COMPONENT "device"
 #include "device/cuda/cuda.h"
 #include "device/cuda/dmem.h"
 #include "device/cuda/source_internal.h"
+#include "observe/log.h"
 
 /* What the driver says, which knows the limits of MIG and MPS, or what the tightest cgroup leaves.
  */
@@ -41,13 +43,27 @@ enum status cuda_source_write(struct mem_source *source, void *to, const void *f
     return cuda_status(cudaStreamSynchronize(cuda->upload));
 }
 
+static enum status create(int ordinal, struct cuda_source **out_source, struct error *err)
+{
+    struct error why = {.text = ""};
+    enum status status = vmm_create(ordinal, out_source, &why);
+
+    if (status == STATUS_UNSUPPORTED) {
+        log_info("memory that grows will move: %s", why.text);
+        return blocks_create(ordinal, out_source, err);
+    }
+    if (status != STATUS_OK && err != NULL)
+        *err = why;
+    return status;
+}
+
 enum status cuda_source_create(int ordinal, const char *bus, struct mem_source **out_source,
                                struct error *err)
 {
     struct cuda_source *source;
     cudaError_t error;
 
-    TRY(vmm_create(ordinal, &source, err));
+    TRY(create(ordinal, &source, err));
     source->ordinal = ordinal;
     (void)snprintf(source->bus, sizeof(source->bus), "%s", bus);
     error = cudaStreamCreateWithFlags(&source->upload, cudaStreamNonBlocking);

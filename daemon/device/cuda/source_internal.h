@@ -34,5 +34,6 @@ enum status cuda_source_write(struct mem_source *source, void *to, const void *f
 /* Without `ordinal`, `bus` and `upload`, which cuda_source_create() adds.  STATUS_UNSUPPORTED: the
  * driver cannot do it, the other kind may. */
 enum status vmm_create(int ordinal, struct cuda_source **out_source, struct error *err);
+enum status blocks_create(int ordinal, struct cuda_source **out_source, struct error *err);
 
 #endif

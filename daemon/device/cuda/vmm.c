@@ -287,13 +287,9 @@ static void vmm_read(struct cuda_source *common, struct cuda_source_facts *out_f
 
 static enum status describe_memory(struct vmm *vmm, int ordinal, struct error *err)
 {
-    int supported = 0;
     size_t page = 0;
-    CUresult result = vmm->driver.device_attribute(
-        &supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal);
+    CUresult result;
 
-    if (result != CUDA_SUCCESS || supported == 0)
-        return error_set(err, STATUS_UNSUPPORTED, "the device has no virtual memory management");
     vmm->prop =
         (CUmemAllocationProp){.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal}};
@@ -316,7 +312,7 @@ enum status vmm_create(int ordinal, struct cuda_source **out_source, struct erro
     pthread_mutex_init(&vmm->lock, NULL);
     vmm->common.destroy = vmm_destroy;
     vmm->common.read = vmm_read;
-    status = cuda_driver_find(&vmm->driver, err);
+    status = cuda_driver_find(ordinal, &vmm->driver, err);
     if (status == STATUS_OK)
         status = describe_memory(vmm, ordinal, err);
     if (status != STATUS_OK) {
