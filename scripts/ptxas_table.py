@@ -74,12 +74,12 @@ def write(rows, version):
         out.write(f"# By scripts/ptxas_table.py --write, nvcc {version}.\n"
                   "# registers/spilled bytes/shared bytes/stack bytes; a spill deserves a look.\n")
         kernels = sorted({key[:2] for key in rows})
-        out.write(f"{'file':14}{'kernel':40}" + "".join(f"{'sm_' + a:>16}" for a in ARCHITECTURES))
+        out.write(f"{'file':14}{'kernel':40}" + "".join(f"{'sm_' + a:>19}" for a in ARCHITECTURES))
         out.write("\n")
         for file, kernel in kernels:
             cells = ("/".join(map(str, rows[file, kernel, a])) if (file, kernel, a) in rows else "-"
                      for a in ARCHITECTURES)
-            out.write(f"{file:14}{kernel:40}" + "".join(f"{cell:>16}" for cell in cells) + "\n")
+            out.write(f"{file:14}{kernel:40}" + "".join(f"{cell:>19}" for cell in cells) + "\n")
 
 
 def read():
