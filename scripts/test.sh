@@ -38,7 +38,21 @@ phase() { # NAME COMMAND...
 }
 
 test_packages() {
-    need "${PACKAGES[@]}" "${TEST_PACKAGES[@]}" && test_python
+    need "${PACKAGES[@]}" "${TEST_PACKAGES[@]}" && test_python && test_balancers
+}
+
+# HAProxy and nginx for the files of deploy/: unpacked, not installed, for that would start services.
+test_balancers() {
+    local folder=$PWD/.cache/balancers
+    if [ -x "$folder/usr/sbin/haproxy" ] && [ -x "$folder/usr/sbin/nginx" ]; then
+        return 0
+    fi
+    say "unpacking haproxy and nginx"
+    mkdir -p "$folder/packages"
+    (cd "$folder/packages" && apt-get download -qq haproxy nginx) || return 1
+    for package in "$folder"/packages/*.deb; do
+        dpkg-deb -x "$package" "$folder" || return 1
+    done
 }
 
 # The interpreter of the end-to-end tests, and the newest wheel that ships ONNX's backend tests.

@@ -1,6 +1,6 @@
-/* Sources in order, each over the former: defaults, the file, its drop-ins by name, the
- * environment,
- * --set.  The file and its drop-ins are one layer: their list lines append to each other. */
+/* Sources in order, each over the former: defaults, the file, its drop-ins by name, what belongs to
+ * the instance, the environment, --set.  A file and its drop-ins are one layer: their list lines
+ * append to each other. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -12,11 +12,13 @@
 
 #define STANDARD_FILE "/etc/sluice/sluice.conf"
 
-enum { FILE_BYTES = 1 << 20, LAYER_DEFAULT = 0, LAYER_FILES, LAYER_ENVIRONMENT, LAYER_SETS };
+enum { FILE_BYTES = 1 << 20, INSTANCE_NAME = 64 };
+enum { LAYER_DEFAULT, LAYER_FILES, LAYER_INSTANCE, LAYER_ENVIRONMENT, LAYER_SETS };
 
 struct assigner { /* the argument of assign_line() */
     struct config_set *set;
     const char *file;
+    int layer;
 };
 
 /* Gives key `index` its default; "" for a list that was cleared on purpose is not that. */
@@ -90,7 +92,7 @@ static enum status assign_line(void *arg, const char *section, const char *name,
     origin = arena_format(&set->arena, "%s:%u", assigner->file, line);
     if (origin == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
-    return assign(set, index, value, LAYER_FILES, origin, err);
+    return assign(set, index, value, assigner->layer, origin, err);
 }
 
 /* The whole file, terminated, for free(). */
@@ -122,9 +124,9 @@ out:
     return status;
 }
 
-static enum status read_file(struct config_set *set, const char *file, struct error *err)
+static enum status read_file(struct config_set *set, const char *file, int layer, struct error *err)
 {
-    struct assigner assigner = {.set = set, .file = file};
+    struct assigner assigner = {.set = set, .file = file, .layer = layer};
     enum status status;
     size_t bytes = 0;
     char *text = NULL;
@@ -144,16 +146,17 @@ static int is_drop_in(const struct dirent *entry)
 }
 
 static enum status read_drop_in(struct config_set *set, const char *folder, const char *name,
-                                struct error *err)
+                                int layer, struct error *err)
 {
     char *path = arena_format(&set->arena, "%s/%s", folder, name);
 
     if (path == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
-    return read_file(set, path, err);
+    return read_file(set, path, layer, err);
 }
 
-static enum status read_drop_ins(struct config_set *set, const char *file, struct error *err)
+static enum status read_drop_ins(struct config_set *set, const char *file, int layer,
+                                 struct error *err)
 {
     char *folder = arena_format(&set->arena, "%s.d", file);
     struct dirent **entries;
@@ -171,22 +174,95 @@ static enum status read_drop_ins(struct config_set *set, const char *file, struc
     }
     for (int i = 0; i < count; i++) {
         if (status == STATUS_OK)
-            status = read_drop_in(set, folder, entries[i]->d_name, err);
+            status = read_drop_in(set, folder, entries[i]->d_name, layer, err);
         free(entries[i]);
     }
     free(entries);
     return status;
 }
 
+/* A file that need not exist, and its drop-ins. */
+static enum status read_optional(struct config_set *set, const char *file, int layer,
+                                 struct error *err)
+{
+    if (access(file, F_OK) == 0)
+        TRY(read_file(set, file, layer, err));
+    return read_drop_ins(set, file, layer, err);
+}
+
 static enum status read_files(struct config_set *set, const char *file, struct error *err)
 {
-    if (file != NULL) {
-        TRY(read_file(set, file, err));
-        return read_drop_ins(set, file, err);
+    if (file == NULL)
+        return read_optional(set, STANDARD_FILE, LAYER_FILES, err);
+    TRY(read_file(set, file, LAYER_FILES, err));
+    return read_drop_ins(set, file, LAYER_FILES, err);
+}
+
+/* ---- one of several daemons ---- */
+
+/* What no two daemons can share; %s is the instance. */
+static const struct instance_key {
+    size_t index;
+    const char *value;
+} instance_keys[] = {
+    {KEY_device_device, "cuda:%s"},
+    {KEY_server_grpc_listen, "unix:/run/sluice/%s/grpc.sock"},
+    {KEY_server_http_listen, "unix:/run/sluice/%s/http.sock"},
+    {KEY_server_metrics_listen, "unix:/run/sluice/%s/metrics.sock"},
+    {KEY_server_admin_listen, "unix:/run/sluice/%s/admin.sock"},
+};
+
+static enum status check_instance(const char *name, struct error *err)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    size_t length = strlen(name);
+
+    if (length < 1 || length > INSTANCE_NAME || strspn(name, allowed) != length)
+        return error_set(err, STATUS_INVALID,
+                         "--instance: found '%.128s', allowed are 1 to %d letters, digits, '-' "
+                         "and '_'",
+                         name, INSTANCE_NAME);
+    return STATUS_OK;
+}
+
+/* "%s" of `value` is the instance; it has no other conversion. */
+static const char *of_instance(struct config_set *set, const char *value, const char *instance)
+{
+    int before = (int)strcspn(value, "%");
+
+    return arena_format(&set->arena, "%.*s%s%s", before, value, instance, value + before + 2);
+}
+
+/* /etc/sluice/sluice.conf and "1": /etc/sluice/sluice@1.conf */
+static const char *instance_file(struct config_set *set, const char *file, const char *instance)
+{
+    size_t stem = strlen(file);
+
+    if (stem > 5 && strcmp(file + stem - 5, ".conf") == 0)
+        stem -= 5;
+    return arena_format(&set->arena, "%.*s@%s%s", (int)stem, file, instance, file + stem);
+}
+
+static enum status read_instance(struct config_set *set, const struct config_source *source,
+                                 struct error *err)
+{
+    const char *file = source->file != NULL ? source->file : STANDARD_FILE;
+
+    if (source->instance == NULL)
+        return STATUS_OK;
+    TRY(check_instance(source->instance, err));
+    for (size_t i = 0; i < sizeof(instance_keys) / sizeof(instance_keys[0]); i++) {
+        const char *value = of_instance(set, instance_keys[i].value, source->instance);
+
+        if (value == NULL)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
+        TRY(assign(set, instance_keys[i].index, value, LAYER_INSTANCE, "--instance", err));
     }
-    if (access(STANDARD_FILE, F_OK) == 0)
-        TRY(read_file(set, STANDARD_FILE, err));
-    return read_drop_ins(set, STANDARD_FILE, err);
+    file = instance_file(set, file, source->instance);
+    if (file == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory for the configuration");
+    return read_optional(set, file, LAYER_INSTANCE, err);
 }
 
 /* ---- environment and --set ---- */
@@ -251,6 +327,7 @@ static enum status read_all(struct config_set *set, const struct config_source *
                             struct error *err)
 {
     TRY(read_files(set, source->file, err));
+    TRY(read_instance(set, source, err));
     TRY(read_environment(set, err));
     for (size_t i = 0; i < source->set_count; i++)
         TRY(read_set(set, source->sets[i], err));
@@ -280,7 +357,7 @@ enum status config_read(const struct config_source *source, struct config_set **
 enum status config_read_text(const char *name, const char *text, size_t bytes,
                              struct config_set **out_set, struct error *err)
 {
-    struct assigner assigner = {.file = name};
+    struct assigner assigner = {.file = name, .layer = LAYER_FILES};
     enum status status;
 
     TRY(create(&assigner.set, err));

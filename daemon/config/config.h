@@ -66,6 +66,8 @@ struct config {
 
 struct config_source {
     const char *file; /* NULL: /etc/sluice/sluice.conf when there is one; its .d beside it */
+    /* NULL, or which of several daemons that share the file: see config_read() */
+    const char *instance;
     size_t set_count;
     const char *const *sets; /* "Section.Key=VALUE", after the files */
 };
@@ -75,7 +77,13 @@ struct config_set; /* a whole configuration with origins */
 /* Reads defaults, file, drop-ins (FILE.d/ *.conf in order of name), SLUICE_<SECTION>_<KEY>
  * environment, sets; checks every value and the values against each other.  STATUS_INVALID: file,
  * line, what was found, what is allowed, the nearest known key.  STATUS_NOT_FOUND, STATUS_IO: the
- * file. */
+ * file.
+ *
+ * Of instance "1" come between the drop-ins of sluice.conf and the environment, as one more layer:
+ * what no two daemons can share (Device=cuda:1, listeners on Unix sockets in /run/sluice/1/), then
+ * sluice@1.conf beside the file and sluice@1.conf.d/ *.conf, neither of which must exist.  So lists
+ * begin anew there: a line GrpcListen= in sluice@1.conf is listened on besides the socket.
+ * STATUS_INVALID: the instance's name is none (1 to 64 letters, digits, '-', '_'). */
 MUST_CHECK enum status config_read(const struct config_source *source, struct config_set **out_set,
                                    struct error *err);
 /* The same of one text in memory, with neither drop-ins nor environment nor sets; `name` stands for

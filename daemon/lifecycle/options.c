@@ -5,6 +5,7 @@
 
 enum option_id {
     OPTION_CONFIG,
+    OPTION_INSTANCE,
     OPTION_SET,
     OPTION_REPOSITORY,
     OPTION_CHECK,
@@ -26,6 +27,9 @@ static const struct option {
     [OPTION_CONFIG] = {"--config", "FILE",
                        "read FILE and FILE.d/*.conf instead of "
                        "/etc/sluice/sluice.conf"},
+    [OPTION_INSTANCE] = {"--instance", "NAME",
+                         "one of several daemons: cuda:NAME, sockets in /run/sluice/NAME/, and "
+                         "sluice@NAME.conf after sluice.conf"},
     [OPTION_SET] = {"--set", "SECTION.KEY=VALUE", "set one key, after all files (repeatable)"},
     [OPTION_REPOSITORY] = {"--model-repository", "DIR", "the same as --set Models.Repository=DIR"},
     [OPTION_CHECK] = {"--check-config", NULL, "check the configuration and exit (78: it is bad)"},
@@ -106,6 +110,9 @@ static enum status apply(struct options *options, enum option_id id, const char 
     switch (id) {
     case OPTION_CONFIG:
         options->source.file = value;
+        return STATUS_OK;
+    case OPTION_INSTANCE:
+        options->source.instance = value;
         return STATUS_OK;
     case OPTION_SET:
         return add_set(options, value, err);

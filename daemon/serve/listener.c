@@ -46,6 +46,18 @@ static void accept_all(evutil_socket_t fd, short what, void *arg)
     }
 }
 
+void listener_take_backlog(struct listener *listener)
+{
+    if (listener->is_activated)
+        return; /* they wait there for the next daemon */
+    if (listener->unlink_path != NULL) {
+        (void)unlink(listener->unlink_path);
+        free(listener->unlink_path);
+        listener->unlink_path = NULL;
+    }
+    accept_all(listener->fd, EV_READ, listener);
+}
+
 void listener_pause(struct listener *listener, bool paused)
 {
     if (paused == listener->paused)

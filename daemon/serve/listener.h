@@ -33,6 +33,9 @@ MUST_CHECK enum status listener_open(struct server *server, enum listener_role r
 MUST_CHECK enum status listener_adopt(struct server *server, enum listener_role role, int fd,
                                       struct error *err);
 void listener_destroy(struct listener *listener);
+/* Before the end: accepts who has connected already.  Leaves those to the next daemon who wait at a
+ * socket of systemd; nobody new finds a Unix socket of ours. */
+void listener_take_backlog(struct listener *listener);
 /* Stops and resumes accepting (connection limit, out of descriptors). */
 void listener_pause(struct listener *listener, bool paused);
 

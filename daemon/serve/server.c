@@ -455,15 +455,25 @@ static void on_drain_grace(evutil_socket_t fd, short what, void *arg)
     tell_connections(server, true);
 }
 
+/* Who has connected already believes to be served: closing a listener would cut them off. */
+static void take_backlog(struct server *server)
+{
+    struct listener *listener;
+
+    LIST_FOR_EACH (listener, &server->listeners, struct listener, link)
+        listener_take_backlog(listener);
+}
+
 void server_drain(struct server *server, void (*drained)(void *arg), void *arg)
 {
     static const struct timeval grace = {0, DRAIN_GRACE_US};
 
     if (server->draining)
         return;
-    server->draining = true;
     server->drained = drained;
     server->drained_arg = arg;
+    take_backlog(server);
+    server->draining = true;
     close_listeners(server);
     server_touch(server);
     health_notify_watchers(server);

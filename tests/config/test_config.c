@@ -316,6 +316,81 @@ static void environment_and_sets_begin_lists_anew(void **state)
     config_destroy(set);
 }
 
+static struct config_set *read_instance(const struct folder *f, const char *instance)
+{
+    struct config_source source = {.file = f->file, .instance = instance};
+    struct config_set *set = NULL;
+    struct error err = {0};
+
+    if (config_read(&source, &set, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    return set;
+}
+
+static void an_instance_has_what_cannot_be_shared(void **state)
+{
+    struct folder *f = *state;
+    struct config_set *set;
+    const struct config *config;
+
+    put(f->file, "[Server]\nGrpcListen=127.0.0.1:8001\n[Memory]\nFloor=5M\n");
+    set = read_instance(f, "1");
+    config = config_values(set);
+    assert_string_equal(config->device.device, "cuda:1");
+    assert_int_equal(config->server.grpc_listen.count, 1);
+    assert_string_equal(config->server.grpc_listen.items[0], "unix:/run/sluice/1/grpc.sock");
+    assert_string_equal(config->server.http_listen.items[0], "unix:/run/sluice/1/http.sock");
+    assert_string_equal(config->server.metrics_listen.items[0], "unix:/run/sluice/1/metrics.sock");
+    assert_string_equal(config->server.admin_listen.items[0], "unix:/run/sluice/1/admin.sock");
+    assert_int_equal(config->memory.floor, 3 << 20); /* of the shared drop-ins */
+    config_destroy(set);
+}
+
+static void files_of_an_instance_come_after_the_shared_ones(void **state)
+{
+    struct folder *f = *state;
+    struct config_set *set;
+    const struct config *config;
+    char path[160], folder[170], drop_in[180], origin[190];
+
+    snprintf(path, sizeof(path), "%s/s@a-1.conf", f->path);
+    snprintf(folder, sizeof(folder), "%s/s@a-1.conf.d", f->path);
+    snprintf(drop_in, sizeof(drop_in), "%s/10.conf", folder);
+    put(path, "[Device]\nDevice=cpu\n[Server]\nGrpcListen=127.0.0.1:8101\n[Models]\nLoad=z\n");
+    assert_int_equal(mkdir(folder, 0700), 0);
+    put(drop_in, "[Memory]\nFloor=9M\n");
+    set = read_instance(f, "a-1");
+    config = config_values(set);
+    assert_string_equal(config->device.device, "cpu");
+    assert_int_equal(config->server.grpc_listen.count, 2);
+    assert_string_equal(config->server.grpc_listen.items[1], "127.0.0.1:8101");
+    assert_int_equal(config->models.load.count, 1);
+    assert_int_equal(config->memory.floor, 9 << 20);
+    snprintf(origin, sizeof(origin), "%s:2", drop_in);
+    assert_string_equal(origin_of(set, "Floor"), origin);
+    config_destroy(set);
+    /* Another instance does not see them. */
+    set = read_instance(f, "b");
+    assert_int_equal(config_values(set)->memory.floor, 3 << 20);
+    config_destroy(set);
+    assert_int_equal(remove(drop_in) | remove(folder) | remove(path), 0);
+}
+
+static void an_instance_is_a_plain_name(void **state)
+{
+    static const char *const names[] = {"", "../1", "a b", "a%s"};
+    struct folder *f = *state;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        struct config_source source = {.file = f->file, .instance = names[i]};
+        struct config_set *set = NULL;
+        struct error err;
+
+        assert_int_equal(config_read(&source, &set, &err), STATUS_INVALID);
+        assert_non_null(strstr(err.text, "allowed are 1 to 64 letters, digits, '-' and '_'"));
+    }
+}
+
 static void faults_outside_files_name_their_source(void **state)
 {
     struct folder *f = *state;
@@ -504,6 +579,9 @@ int main(void)
         cmocka_unit_test(addresses_of_every_kind_are_taken),
         FILES(later_sources_win_and_origins_tell),
         FILES(environment_and_sets_begin_lists_anew),
+        FILES(an_instance_has_what_cannot_be_shared),
+        FILES(files_of_an_instance_come_after_the_shared_ones),
+        FILES(an_instance_is_a_plain_name),
         FILES(faults_outside_files_name_their_source),
         cmocka_unit_test(a_missing_file_is_not_found),
         cmocka_unit_test(only_restart_keys_are_named_as_such),

@@ -42,7 +42,7 @@ class Server:
         settings = [
             f"Server.GrpcListen=127.0.0.1:0 unix:{where}/grpc.sock",
             f"Server.HttpListen=127.0.0.1:0 unix:{where}/http.sock",
-            "Server.MetricsListen=127.0.0.1:0",
+            f"Server.MetricsListen=127.0.0.1:0 unix:{where}/metrics.sock",
             f"Server.AdminListen=unix:{where}/admin.sock",
             *settings,
         ]

@@ -38,8 +38,10 @@ static void nothing_means_run(void **state)
 static void values_follow_or_are_joined(void **state)
 {
     (void)state;
-    assert_ok(read_line("--config /a --set A.B=c=d --set=E.F=g --model-repository /m", NULL));
+    assert_ok(read_line("--config /a --instance 1 --set A.B=c=d --set=E.F=g --model-repository /m",
+                        NULL));
     assert_string_equal(options.source.file, "/a");
+    assert_string_equal(options.source.instance, "1");
     assert_int_equal(options.source.set_count, 3);
     assert_string_equal(options.source.sets[0], "A.B=c=d");
     assert_string_equal(options.source.sets[1], "E.F=g");
