@@ -146,12 +146,17 @@ enum status listener_adopt(struct server *server, enum listener_role role, int f
 
 /* ---- Unix sockets ---- */
 
-/* True when the socket file is left over: nobody listens behind it. */
+/* True when a socket file is left over: nobody listens behind it.  Connecting to a file of another
+ * kind is refused as well, so look first: it is somebody's. */
 static bool is_stale(const struct sockaddr_un *address)
 {
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct stat info;
     bool stale;
+    int fd;
 
+    if (lstat(address->sun_path, &info) != 0 || !S_ISSOCK(info.st_mode))
+        return false;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return false;
     stale = connect(fd, (const struct sockaddr *)address, sizeof(*address)) != 0 &&

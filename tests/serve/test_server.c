@@ -162,11 +162,39 @@ static void an_address_in_use_leaves_nothing_behind(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
+static void a_file_where_a_socket_should_be_is_kept(void **state)
+{
+    struct bench *bench = *state;
+    char path[] = "/tmp/sluice-kept-XXXXXX", listen[64];
+    const char *const sets[] = {"Server.GrpcListen=", listen,
+                                "Server.MetricsListen=", "Server.AdminListen="};
+    struct config_source source = {.set_count = 4, .sets = sets, .file = "/dev/null"};
+    struct config_set *settings;
+    struct server *server = NULL;
+    struct server_config config = bench->config;
+    int fd = mkstemp(path);
+    struct error err;
+
+    assert_true(fd >= 0);
+    (void)snprintf(listen, sizeof(listen), "Server.HttpListen=unix:%s", path);
+    assert_ok(config_read(&source, &settings, &err));
+    config.base = event_base_new();
+    config.config = config_values(settings);
+    config.activated = 0;
+    assert_int_equal(server_create(&config, &server, &err), STATUS_IO);
+    assert_non_null(strstr(err.text, "Address already in use"));
+    config_destroy(settings);
+    event_base_free(config.base);
+    assert_int_equal(unlink(path), 0);
+    (void)close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(creation_survives_every_failed_allocation, setup, teardown),
         cmocka_unit_test_setup_teardown(an_address_in_use_leaves_nothing_behind, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_file_where_a_socket_should_be_is_kept, setup, teardown),
     };
 
     /* libevent allocates by ours, so that its allocations fail too. */
