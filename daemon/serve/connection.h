@@ -64,7 +64,8 @@ enum http1_state {
 struct http1 {
     enum http1_state state;
     bool close_after;
-    bool shut; /* our side was shut down */
+    bool shut;      /* our side was shut down */
+    bool head_only; /* the request is a HEAD: an answer has no body, whatever its head says */
     struct call *call;
     char *partial; /* a head or line that came in pieces; HTTP1_HEAD_MAX bytes when there */
     size_t partial_size;

@@ -192,6 +192,8 @@ static int parse_request_line(const char *line, size_t size, struct http1_head *
         head->method = HTTP1_GET;
     else if (method.size == 4 && memcmp(method.data, "POST", 4) == 0)
         head->method = HTTP1_POST;
+    else if (method.size == 4 && memcmp(method.data, "HEAD", 4) == 0)
+        head->method = HTTP1_HEAD_ONLY;
     else
         head->method = HTTP1_OTHER;
     mark = memchr(target.data, '?', target.size);

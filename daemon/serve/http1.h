@@ -19,7 +19,7 @@ struct slice {
     size_t size;
 };
 
-enum http1_method { HTTP1_GET, HTTP1_POST, HTTP1_OTHER };
+enum http1_method { HTTP1_GET, HTTP1_POST, HTTP1_HEAD_ONLY, HTTP1_OTHER };
 enum coding { CODING_IDENTITY, CODING_GZIP, CODING_DEFLATE, CODING_UNKNOWN };
 
 struct http1_head {

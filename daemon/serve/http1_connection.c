@@ -147,7 +147,7 @@ static void answer(struct call *call)
     if (is_early || connection->draining)
         http1->close_after = true;
     output_copy(&connection->output, head, format_head(head, reply, code, http1->close_after));
-    for (size_t i = 0; i < reply->count; i++)
+    for (size_t i = 0; i < reply->count && !http1->head_only; i++)
         output_refer(&connection->output, reply->pieces[i].data, reply->pieces[i].size, call);
     http1->call = NULL;
     http1->state = http1->close_after ? HTTP1_LINGER : HTTP1_HEAD;
@@ -220,6 +220,7 @@ static void on_head(struct connection *connection, const char *bytes, size_t siz
     struct call *call;
 
     http1->blank_lines = 0;
+    http1->head_only = refusal == 0 && head.method == HTTP1_HEAD_ONLY;
     connection->since_us = connection->server->turn_us;
     if (refusal != 0) {
         refuse(connection, refusal, why);

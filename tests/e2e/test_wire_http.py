@@ -86,6 +86,18 @@ class Wire(unittest.TestCase):
         answers = [read_answer_from(connection, self) for _ in range(5)]
         self.assertEqual([a[0].split()[1] for a in answers], ["200", "200", "200", "200", "404"])
 
+    def test_an_answer_to_head_has_no_body(self):
+        connection = self.server.connect()
+        connection.sendall(b"HEAD /v2 HTTP/1.1\r\nHost: x\r\n\r\nGET /v2/health/live HTTP/1.1\r\nHost: x\r\n"
+                           b"Connection: close\r\n\r\n")
+        data = b""
+        while piece := connection.recv(65536):
+            data += piece
+        first, second, body = data.split(b"\r\n\r\n")
+        self.assertTrue(first.startswith(b"HTTP/1.1 405 "), first)
+        self.assertTrue(second.startswith(b"HTTP/1.1 200 "), second)
+        self.assertEqual(json.loads(body), {"live": True})
+
     def test_blank_lines_before_a_request_are_let_pass(self):
         request = infer_request()
         connection = self.server.connect()
