@@ -169,6 +169,34 @@ static void typed_contents_become_dense(void **state)
     assert_memory_equal("\1\0", call->infer->in[0].data, 2);
 }
 
+static void contents_outside_their_type_are_refused(void **state)
+{
+    static const struct {
+        const char *datatype;
+        int32_t number;
+    } cases[] = {{"INT8", 128},  {"INT8", -129}, {"INT16", 32768}, {"INT16", -32769},
+                 {"UINT8", 256}, {"UINT8", -1},  {"UINT16", 65536}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        for (size_t count = 1; count <= 2; count++) {
+            int32_t numbers[] = {cases[i].number, 0};
+            struct built built;
+
+            build(&built, cases[i].datatype);
+            built.input.contents = &built.contents;
+            if (cases[i].datatype[0] == 'I') {
+                built.contents.int_contents = numbers;
+                built.contents.n_int_contents = count;
+            } else {
+                built.contents.uint_contents = (uint32_t *)numbers;
+                built.contents.n_uint_contents = count;
+            }
+            pack(&built.request);
+            assert_int_equal(STATUS_INVALID, infer_request_decode(call, &err));
+        }
+}
+
 static void contents_of_another_type_are_refused(void **state)
 {
     float floats[] = {1.5f, -2};
@@ -427,6 +455,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(raw_contents_are_found_where_they_are),
         TEST(typed_contents_become_dense),
+        TEST(contents_outside_their_type_are_refused),
         TEST(contents_of_another_type_are_refused),
         TEST(contents_beside_raw_ones_are_refused),
         TEST(surplus_raw_contents_are_refused),

@@ -75,14 +75,38 @@ static enum status count_all(struct slice contents, const struct infer_input *in
     return STATUS_OK;
 }
 
-static void put(uint8_t *to, uint64_t value, enum dtype dtype)
+/* Fields for narrow types are int32 and uint32 (the low half of a varint, says protobuf). */
+static bool fits(uint64_t value, enum dtype dtype)
+{
+    int32_t number = (int32_t)(uint32_t)value;
+
+    switch (dtype) {
+    case DTYPE_INT8:
+        return number >= INT8_MIN && number <= INT8_MAX;
+    case DTYPE_INT16:
+        return number >= INT16_MIN && number <= INT16_MAX;
+    case DTYPE_UINT8:
+        return (uint32_t)value <= UINT8_MAX;
+    case DTYPE_UINT16:
+        return (uint32_t)value <= UINT16_MAX;
+    default:
+        return true;
+    }
+}
+
+/* False: the value is none of its type. */
+static bool put(uint8_t *to, uint64_t value, enum dtype dtype)
 {
     if (dtype == DTYPE_BOOL)
         value = value != 0;
+    else if (!fits(value, dtype))
+        return false;
     memcpy(to, &value, dtype_bytes(dtype)); /* little-endian: the low bytes */
+    return true;
 }
 
-/* Writes the elements of one field; returns the end of what was written, NULL when damaged. */
+/* Writes the elements of one field; returns the end of what was written, NULL when damaged
+ * or out of its type's range. */
 static uint8_t *put_elements(uint8_t *to, const struct wire_field *field, size_t fixed,
                              enum dtype dtype)
 {
@@ -90,17 +114,15 @@ static uint8_t *put_elements(uint8_t *to, const struct wire_field *field, size_t
     uint64_t value;
 
     if (field->type != WIRE_BYTES) {
-        put(to, field->value, dtype);
-        return to + dtype_bytes(dtype);
+        return put(to, field->value, dtype) ? to + dtype_bytes(dtype) : NULL;
     }
     if (fixed > 0) {
         memcpy(to, field->bytes, field->size);
         return to + field->size;
     }
     while (wire.at < wire.end) {
-        if (!wire_varint(&wire, &value))
+        if (!wire_varint(&wire, &value) || !put(to, value, dtype))
             return NULL;
-        put(to, value, dtype);
         to += dtype_bytes(dtype);
     }
     return to;
