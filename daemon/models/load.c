@@ -125,9 +125,9 @@ static bool is_fixed(const struct model *model, const struct shape *ports)
     return true;
 }
 
-/* Whether its weights fit, packed as a plan wants them: whatever the batch needs beside them. */
-static enum status check_weights(struct model *model, const struct probe *probe,
-                                 const struct shape *ports, struct error *err)
+/* Whether a plan can be made for the shapes that a probe tries first. */
+static enum status plan_once(struct model *model, const struct probe *probe,
+                             const struct shape *ports, struct error *err)
 {
     struct shape *shapes = arena_take_array(&model->arena, model->inputs, sizeof(*shapes));
     struct plan *plan = NULL;
@@ -138,14 +138,30 @@ static enum status check_weights(struct model *model, const struct probe *probe,
     proof_shapes(probe, ports, 1, 0, shapes);
     status = network_plan(model->network, shapes, &plan, err);
     plan_unref(plan);
-    return status == STATUS_NO_MEMORY ? status : STATUS_OK;
+    return status;
 }
 
-/* The model runs, or nobody can tell: with open dimensions, or data that it does not like, the
- * failure of a probe is none of the model's. */
-static bool may_be_served(const struct model *model, const struct shape *ports, enum status found)
+/* What the failure of a probe says of the model.  Its weights must fit, packed as a plan wants
+ * them, whatever a batch needs beside them.  With open dimensions, or data that it does not like,
+ * other failures are none of the model's; with shapes that are fixed, a plan that cannot be made
+ * is. */
+static enum status blame_model(struct model *model, const struct probe *probe,
+                               const struct shape *ports, const struct error *why,
+                               struct error *err)
 {
-    return found != STATUS_UNSUPPORTED || !is_fixed(model, ports);
+    enum status status;
+
+    if (why->status != STATUS_NO_MEMORY && !is_fixed(model, ports))
+        return STATUS_OK;
+    if (why->status == STATUS_UNSUPPORTED) {
+        if (err != NULL)
+            *err = *why;
+        return why->status;
+    }
+    if (why->status != STATUS_NO_MEMORY && why->status != STATUS_INVALID)
+        return STATUS_OK;
+    status = plan_once(model, probe, ports, err);
+    return why->status == STATUS_NO_MEMORY && status != STATUS_NO_MEMORY ? STATUS_OK : status;
 }
 
 static enum status run_probes(const struct load_context *context, struct model *model,
@@ -161,13 +177,7 @@ static enum status run_probes(const struct load_context *context, struct model *
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
     found = proof_find_size(probe, ports, &size, &first, &why);
     if (found != STATUS_OK) {
-        if (found == STATUS_NO_MEMORY)
-            TRY(check_weights(model, probe, ports, err));
-        if (!may_be_served(model, ports, found)) {
-            if (err != NULL)
-                *err = why;
-            return found;
-        }
+        TRY(blame_model(model, probe, ports, &why, err));
         log_debug("model '%s': no probe ran: %s", context->name, why.text);
     }
     *out_batching =
