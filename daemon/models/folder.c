@@ -8,13 +8,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/utf8.h"
+
 enum { MAX_NAME = 255, MAX_DEPTH = 4, PATH_ROOM = 4096 };
 
 bool folder_is_model_name(const char *name)
 {
     size_t length = strlen(name);
 
-    return length > 0 && length <= MAX_NAME && name[0] != '.' && strchr(name, '/') == NULL;
+    return length > 0 && length <= MAX_NAME && name[0] != '.' && strchr(name, '/') == NULL &&
+           utf8_is_text(name, length);
 }
 
 bool folder_exists(const char *path)

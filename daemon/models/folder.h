@@ -8,7 +8,8 @@
 
 #include "base/error.h"
 
-/* A name that can be a model's folder: no slash, no leading dot, not too long. */
+/* A name that can be a model's folder: UTF-8 text (others cannot be asked for, and one would spoil
+ * every list), no slash, no leading dot, not too long. */
 bool folder_is_model_name(const char *name);
 bool folder_exists(const char *path);
 

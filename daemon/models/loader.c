@@ -397,6 +397,7 @@ static enum status load_with_config(struct repository *repository, struct entry 
     } else {
         count_load(repository, status);
         set_reason(repository, entry->name, err->text);
+        log_error("model '%s' is not loaded: %s", entry->name, err->text);
     }
     free(versions);
     return status;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "models/message.h"
 
 enum { MAX_DEPTH = 64, MAX_WORD = 256 };
@@ -291,6 +292,7 @@ static enum status unescape(struct reader *reader, char *text, size_t *length)
 /* STRING { STRING }: one text, malloc's. */
 static enum status read_string(struct reader *reader, char **out_text)
 {
+    const struct token first = reader->token;
     size_t length = 0, room = 1;
     char *text = NULL;
 
@@ -310,6 +312,10 @@ static enum status read_string(struct reader *reader, char **out_text)
         }
     }
     text[length] = '\0';
+    if (!utf8_is_text(text, length)) {
+        free(text);
+        return fail_at(reader, &first, "the string is not UTF-8 text");
+    }
     *out_text = text;
     return STATUS_OK;
 }

@@ -3,6 +3,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 enum proto_kind {
     PROTO_END,
     PROTO_INT,    /* int64_t; the last one counts */
@@ -322,38 +324,11 @@ bool bytes_same(struct bytes a, struct bytes b)
     return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-/* Bytes of the UTF-8 character at `at`, 0 when it is none (RFC 3629). */
-static size_t character(const unsigned char *at, size_t left)
-{
-    size_t length = at[0] < 0x80   ? 1
-                    : at[0] < 0xc2 ? 0
-                    : at[0] < 0xe0 ? 2
-                    : at[0] < 0xf0 ? 3
-                    : at[0] < 0xf5 ? 4
-                                   : 0;
-
-    if (length == 0 || length > left || at[0] == 0)
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((at[i] & 0xc0) != 0x80)
-            return 0;
-    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] > 0x9f) ||
-        (at[0] == 0xf0 && at[1] < 0x90) || (at[0] == 0xf4 && at[1] > 0x8f))
-        return 0;
-    return length;
-}
-
 enum status proto_text(struct arena *arena, struct bytes bytes, const char *what,
                        const char **out_text, struct error *err)
 {
-    const unsigned char *at = (const unsigned char *)bytes.data;
-    size_t length;
-
-    for (size_t i = 0; i < bytes.size; i += length) {
-        length = character(at + i, bytes.size - i);
-        if (length == 0)
-            return error_set(err, STATUS_INVALID, "%s is not UTF-8 text", what);
-    }
+    if (!utf8_is_text(bytes.data, bytes.size))
+        return error_set(err, STATUS_INVALID, "%s is not UTF-8 text", what);
     *out_text = arena_copy_string(arena, bytes.data, bytes.size);
     if (*out_text == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory to read the model");

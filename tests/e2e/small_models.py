@@ -91,6 +91,18 @@ def waves(channels=8):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def softmax(axis, columns=4):
+    return _graph([helper.make_node("Softmax", ["x"], ["y"], axis=axis)], columns, {})
+
+
+def conv(**attributes):
+    """A convolution over fixed shapes, with attributes that may be nonsense."""
+    ports = [helper.make_tensor_value_info("x", FLOAT, [1, 1, 4, 4]), helper.make_tensor_value_info("y", FLOAT, None)]
+    graph = helper.make_graph([helper.make_node("Conv", ["x", "w"], ["y"], **attributes)], "g", ports[:1], ports[1:],
+                              [numpy_helper.from_array(np.ones((1, 1, 3, 3), np.float32), "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def write(repository, name, model, config="", version=1):
     """Puts a model there whole: the version appears by a rename."""
     folder = os.path.join(repository, name)

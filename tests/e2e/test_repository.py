@@ -88,6 +88,28 @@ class AtStart(Case):
         self.assertIn("max_batch_sise", reasons["misspelt"])
         self.assertNotEqual(reasons["empty"], "")
 
+    def test_a_folder_whose_name_is_no_text_spoils_no_list(self):
+        self.write("two")
+        self.write(os.fsdecode(b"\xff\xfe"))
+        self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
+        self.assertEqual([name for name, _ in self.index()], ["two"])
+        self.assertEqual(len(json.loads(self.server.request("POST", "/v2/repository/index")[2])), 1)
+
+    def test_a_model_that_can_never_run_is_refused_at_load(self):
+        for name, model in (("axis", small_models.softmax(axis=7)), ("strides", small_models.conv(strides=[0, 0])),
+                            ("groups", small_models.conv(group=0))):
+            small_models.write(self.folder.name, name, model)
+        os.makedirs(os.path.join(self.folder.name, "empty"))
+        self.start("Models.StrictReadiness=false")
+        harness.wait_for("the failures", lambda: len(self.index()) == 4 and all(
+            row.state == "UNAVAILABLE" for row in self.index().values()))
+        reasons = {name: row.reason for (name, _), row in self.index().items()}
+        self.assertIn("axis 7 is outside rank 2", reasons["axis"])
+        self.assertIn("strides", reasons["strides"])
+        self.assertIn("group", reasons["groups"])
+        self.assertIn("model 'empty' is not loaded: model 'empty' has no version", self.server.log())
+
     def test_version_policies_choose(self):
         for name, policy in (("latest", ""), ("all", "version_policy { all { } }"),
                              ("specific", "version_policy { specific { versions: 1 } }")):

@@ -154,6 +154,9 @@ static void errors_name_file_line_and_column(void **state)
                    "c:1:21: field 'sequence_batching' excludes another one given before");
     assert_refused("name: '\\q'", "c:1:7: the string has an escape that means nothing");
     assert_refused("name: 'a\\0b'", "c:1:7: the string holds a zero byte");
+    assert_refused("name: 'a' platform: 'b\\377'", "c:1:21: the string is not UTF-8 text");
+    assert_refused("name: '\xc3' '\xa9'\n }",
+                   "c:2:2: found '}' where the name of a field of ModelConfig belongs");
     assert_refused("model_transaction_policy { decoupled: maybe }",
                    "c:1:39: 'maybe' is neither true nor false, as field 'decoupled' wants");
     assert_refused("input [ { name: 'a' } { name: 'b' } ]", "c:1:23: found '{' where ']' belongs");

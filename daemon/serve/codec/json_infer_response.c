@@ -1,9 +1,9 @@
 /* The answer of an inference over REST: JSON, then binary tensors by reference. */
 #include <string.h>
 
+#include "base/utf8.h"
 #include "serve/codec/json_infer.h"
 #include "serve/codec/text.h"
-#include "serve/codec/utf8.h"
 
 static void put_string(struct text *text, const char *string)
 {

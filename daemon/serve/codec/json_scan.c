@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "serve/codec/utf8.h"
+#include "base/utf8.h"
 
 struct json_scan scan_over(void *text, size_t size)
 {

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "serve/call.h"
 #include "serve/codec/decimal.h"
-#include "serve/codec/utf8.h"
 
 enum { FIRST_BYTES = 512, POOLED_FROM = 16 << 10 };
 

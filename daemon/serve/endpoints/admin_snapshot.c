@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "serve/codec/utf8.h"
+#include "base/utf8.h"
 #include "serve/endpoints/admin_job.h"
 
 #define NOWHERE (UINT64_C(0x7f) << 48)

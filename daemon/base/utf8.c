@@ -1,4 +1,4 @@
-#include "serve/codec/utf8.h"
+#include "base/utf8.h"
 
 size_t utf8_length(const char *data, size_t size)
 {
@@ -34,4 +34,16 @@ size_t utf8_length(const char *data, size_t size)
         if ((c[i] & 0xC0) != 0x80)
             return 0;
     return length;
+}
+
+bool utf8_is_text(const char *data, size_t size)
+{
+    size_t length;
+
+    for (size_t i = 0; i < size; i += length) {
+        length = utf8_length(data + i, size - i);
+        if (length == 0 || data[i] == '\0')
+            return false;
+    }
+    return true;
 }
