@@ -494,8 +494,12 @@ static bool sweep(struct connection *connection, int64_t now_us)
 {
     const struct http1 *http1 = &connection->http1;
     const struct limits *limits = &connection->server->limits;
-    int64_t age_us = now_us - connection->since_us;
+    int64_t age_us;
 
+    if (http1->state != HTTP1_BUSY && http1->call != NULL && !body_waits(http1) &&
+        http1->call->deadline_us <= now_us)
+        call_expire(http1->call); /* its bytes drip, but were not all there at its deadline */
+    age_us = now_us - connection->since_us;
     switch (http1->state) {
     case HTTP1_BUSY:
         return true;

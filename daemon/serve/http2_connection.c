@@ -328,17 +328,41 @@ static size_t missing(const struct connection *connection)
     return body != NULL ? body->size - body->received : 0;
 }
 
+/* The message whose bytes are coming; NULL: none, or its memory is waited for. */
+static const struct call *incoming(const struct call *call)
+{
+    const struct call *message = call->is_stream ? call->receiving : call;
+
+    if (call->half_closed || call->answered || message == NULL ||
+        message->body.state == BODY_WAITING)
+        return NULL;
+    return message;
+}
+
+/* A call whose bytes were not all there at its deadline, however steadily they drip. */
+static struct call *find_late(struct connection *connection, int64_t now_us)
+{
+    struct call *call;
+
+    LIST_FOR_EACH (call, &connection->calls, struct call, link)
+        if (!call->is_stream && incoming(call) != NULL && call->deadline_us <= now_us)
+            return call;
+    return NULL;
+}
+
 static bool sweep(struct connection *connection, int64_t now_us)
 {
     const struct limits *limits = &connection->server->limits;
     struct call *call;
 
+    while ((call = find_late(connection, now_us)) != NULL)
+        call_expire(call);
     LIST_FOR_EACH (call, &connection->calls, struct call, link) {
-        bool receives = !call->half_closed && !call->answered && !call->is_stream &&
-                        call->body.state != BODY_WAITING;
+        const struct call *message = incoming(call);
         bool sends = call->answered && output_is_empty(&connection->output);
 
-        if ((receives && now_us - call->progress_us > limits->receive_timeout_us) ||
+        if ((message != NULL && (now_us - call->progress_us > limits->receive_timeout_us ||
+                                 message->deadline_us <= now_us)) ||
             (sends && now_us - call->progress_us > limits->idle_timeout_us))
             (void)nghttp2_submit_rst_stream(connection->http2.session, NGHTTP2_FLAG_NONE,
                                             call->stream_id, NGHTTP2_CANCEL);

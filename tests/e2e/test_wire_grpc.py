@@ -202,6 +202,46 @@ class Wire(Case):
         self.assertTrue(unary(self.channel, INFER, request()))
 
 
+class Drip(Case):
+    """Frames by hand: a client that sends its message in pieces, never too slowly for ReceiveTimeout."""
+    settings = ["Server.RequestTimeout=1s", "Server.ReceiveTimeout=5s"]
+
+    def frame(self, kind, payload, flags=0, on=1):
+        return struct.pack(">I", len(payload))[1:] + bytes([kind, flags]) + struct.pack(">I", on) + payload
+
+    def drip(self, path):
+        """Sends a byte of a message of 1000 each tenth of a second; what kinds of frames came for it."""
+        def text(name, value):  # a literal without indexing, not compressed
+            return b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+        connection = self.server.connect("grpc")
+        connection.settimeout(0.1)
+        head = (b"\x83\x86" + text(b":path", path.encode()) + text(b":authority", b"x") +
+                text(b"content-type", b"application/grpc") + text(b"te", b"trailers"))
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + self.frame(4, b"", on=0) +
+                           self.frame(1, head, flags=4) + self.frame(0, b"\0\0\0\3\xe8"))
+        came, kinds = b"", set()
+        for _ in range(40):
+            connection.sendall(self.frame(0, b"x"))
+            try:
+                came += connection.recv(1000)
+            except TimeoutError:
+                continue
+            while len(came) >= 9 and len(came) >= 9 + int.from_bytes(came[:3], "big"):
+                if came[5:9] == b"\0\0\0\1":
+                    kinds.add(came[3])
+                came = came[9 + int.from_bytes(came[:3], "big"):]
+            if kinds & {1, 3}:
+                break
+        connection.close()
+        return kinds
+
+    def test_a_message_that_drips_past_its_deadline_is_answered(self):
+        self.assertIn(1, self.drip(INFER))  # headers: the status
+
+    def test_one_of_a_stream_ends_its_stream(self):
+        self.assertIn(3, self.drip(STREAM))  # RST_STREAM
+
+
 class HostMemory(Case):
     settings = ["Memory.HostLimit=8M", "Server.MaxMessageBytes=6M", "Server.RequestTimeout=2s"]
 

@@ -286,6 +286,21 @@ class HostMemory(unittest.TestCase):
         self.assertGreater(time.monotonic() - started, 0.9)
         first.close()
 
+    def test_a_body_that_drips_past_its_deadline_is_cut_off(self):
+        for head, drop in ((b"Content-Length: 1000", b"x"), (b"Transfer-Encoding: chunked", b"1\r\nx\r\n")):
+            connection = self.server.connect()
+            connection.settimeout(0.1)
+            connection.sendall(b"POST /v2/models/ident/infer HTTP/1.1\r\nHost: x\r\n%s\r\n\r\n" % head)
+            answer = b""
+            for _ in range(50):
+                connection.sendall(drop)
+                try:
+                    answer = connection.recv(1000)
+                    break
+                except TimeoutError:
+                    pass
+            self.assertTrue(answer.startswith(b"HTTP/1.1 504 "), answer)
+
     def test_a_request_that_runs_too_long_times_out(self):
         connection = self.server.connect()
         connection.sendall(infer_request("held"))
