@@ -12,7 +12,7 @@
 #include "device/host_source.h"
 #include "engine/internal.h"
 
-enum { FORMAT_BYTES = 32 };
+enum { FORMAT_BYTES = 32, LEAST_ROOM_BYTES = 256 };
 
 static bool has_own_memory(const struct network *network)
 {
@@ -118,6 +118,17 @@ static enum status write_elements(struct weights_cache *cache, struct constant *
     return weights_write(cache, to, constant->tensor.data, tensor_bytes(&constant->tensor));
 }
 
+/* Constants of plans come and go in as many sizes as there are shapes: few sizes of room are used
+ * again, many are not. */
+static size_t room_of(size_t bytes, bool of_model)
+{
+    size_t room = LEAST_ROOM_BYTES;
+
+    while (!of_model && room < bytes && room <= SIZE_MAX / 2)
+        room *= 2;
+    return of_model ? bytes : room;
+}
+
 static enum status upload(struct making *making, struct constant *constant, void **out_data)
 {
     struct network *network = making->network;
@@ -127,7 +138,8 @@ static enum status upload(struct making *making, struct constant *constant, void
     enum status status;
 
     name_upload(making->plan, of_model, format);
-    TRY(weights_share(cache, constant, format, tensor_bytes(&constant->tensor), out_data, &is_new));
+    TRY(weights_share(cache, constant, format, room_of(tensor_bytes(&constant->tensor), of_model),
+                      out_data, &is_new));
     if (!is_new)
         return STATUS_OK;
     status = write_elements(cache, constant, *out_data);

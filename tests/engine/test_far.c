@@ -1,0 +1,280 @@
+/* Plans on a device whose memory is not the host's: steps on the host, copies, constants, cuts and
+ * recordings. */
+#include "engine/rig.h"
+#include "support/far_device.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { ROWS = 4, WIDTH = 6, MOST = 64 };
+
+struct far_rig {
+    struct rig rig;
+    struct lane_arena *io;
+    struct network *network;
+};
+
+static void open_far(struct far_rig *far, const char *device, struct graph *graph)
+{
+    device_register(&far_device_ops);
+    rig_open(&far->rig, device, 1);
+    assert_ok(lane_arena_create(far->rig.device->memory, far->rig.ledger, "io", (size_t)1 << 24,
+                                &far->io));
+    far->network = make_network(&far->rig, graph);
+}
+
+static void close_far(struct far_rig *far)
+{
+    network_destroy(far->network);
+    lane_arena_destroy(far->io);
+    rig_close(&far->rig);
+}
+
+struct placing {
+    struct far_rig *far;
+    char *at;
+};
+
+static void *place(void *arg, size_t output, const struct shape *shape, size_t bytes)
+{
+    struct placing *placing = arg;
+
+    (void)output, (void)shape, (void)bytes;
+    return placing->at;
+}
+
+/* One input and one output, of the engine's own finding where its shape is not known before. */
+static void run(struct far_rig *far, int64_t rows, const float *in, float *out, struct shape *shape)
+{
+    struct device_lane *lane = far->rig.lane;
+    const struct shape in_shape = SHAPE(rows, WIDTH);
+    struct plan *plan = make_plan(far->network, &in_shape);
+    struct run_buffer input, output = {.bytes = RUN_PLACE};
+    struct placing placing = {.far = far};
+    struct run call = {.lane = lane,
+                       .arena = far->rig.arena,
+                       .inputs = 1,
+                       .in = &input,
+                       .outputs = 1,
+                       .out = &output,
+                       .out_shapes = shape,
+                       .place = place,
+                       .place_arg = &placing};
+    struct error err = {.text = ""};
+    void *base;
+
+    assert_ok(lane_arena_begin(far->io, 65536, &base));
+    input = (struct run_buffer){base, (size_t)(rows * WIDTH) * sizeof(float)};
+    placing.at = (char *)base + 32768;
+    if (shape_is_known(plan_output_shapes(plan, NULL)))
+        output = (struct run_buffer){placing.at, 32768};
+    lane->device->ops->lane_enter(lane);
+    assert_ok(lane->device->ops->copy_in(lane, base, in, input.bytes));
+    if (plan_run(plan, &call, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
+    assert_true(shape_count(shape) <= MOST);
+    assert_ok(lane->device->ops->copy_out(lane, out, placing.at,
+                                          (size_t)shape_count(shape) * sizeof(float)));
+    assert_ok(lane->device->ops->lane_wait(lane));
+    lane_arena_end(far->io);
+    plan_unref(plan);
+}
+
+static void fill(float *in, int64_t rows, int64_t from)
+{
+    for (int64_t i = 0; i < rows * WIDTH; i++)
+        in[i] = (float)((i * 5 + from) % 7) - 3;
+}
+
+/* The same from the CPU, run after run. */
+static void agrees(struct graph *(*make)(void), unsigned runs)
+{
+    struct far_rig far, near;
+
+    open_far(&far, "far", make());
+    open_far(&near, "cpu", make());
+    for (unsigned i = 0; i < runs; i++) {
+        int64_t rows = ROWS - i / 4 % 2;
+        float in[ROWS * WIDTH], got[MOST], wanted[MOST];
+        struct shape got_shape, wanted_shape;
+
+        fill(in, rows, i);
+        run(&far, rows, in, got, &got_shape);
+        run(&near, rows, in, wanted, &wanted_shape);
+        assert_true(shape_is_equal(&got_shape, &wanted_shape));
+        for (int64_t k = 0; k < shape_count(&wanted_shape); k++)
+            if (fabsf(got[k] - wanted[k]) > 1e-6F)
+                fail_msg("run %u: element %lld is %g, not %g", i, (long long)k, (double)got[k],
+                         (double)wanted[k]);
+    }
+    close_far(&near);
+    close_far(&far);
+}
+
+static struct value *input(struct graph *graph)
+{
+    return make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, WIDTH));
+}
+
+static struct graph *finish(struct graph *graph, struct value *x, struct value *y)
+{
+    set_borders(graph, 1, &x, 1, &y);
+    return graph;
+}
+
+/* far, host (Erf), far, host (Floor), host, far */
+static struct graph *make_mixed(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph), *y = APPLY(graph, "Abs", x);
+
+    y = APPLY(graph, "Mul", APPLY(graph, "Erf", y), make_floats(graph, SHAPE(WIDTH), 1));
+    y = APPLY(graph, "Sign", APPLY(graph, "Floor", y));
+    return finish(graph, x, APPLY(graph, "Add", y, x));
+}
+
+static struct graph *make_plain(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph), *y = APPLY(graph, "Relu", x);
+
+    y = APPLY(graph, "Mul", y, make_floats(graph, SHAPE(WIDTH), 2));
+    return finish(graph, x, APPLY(graph, "Softmax", y));
+}
+
+/* Sub says no only when it is prepared. */
+static struct graph *make_late_refusal(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph), *y = APPLY(graph, "Abs", x);
+
+    y = APPLY(graph, "Sub", APPLY(graph, "Sub", y, x), make_floats(graph, SHAPE(WIDTH), 3));
+    return finish(graph, x, APPLY(graph, "Relu", y));
+}
+
+/* Host values that leave at once, that are views, that are outputs of two steps. */
+static struct graph *make_views(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph), *y = APPLY(graph, "Erf", x);
+
+    y = APPLY(graph, "Reshape", y, INTS(graph, -1, 2, WIDTH / 2));
+    y = APPLY(graph, "Floor", y);
+    y = APPLY(graph, "Reshape", y, INTS(graph, -1, WIDTH));
+    return finish(graph, x, y);
+}
+
+/* Behind NonZero nothing is known beforehand. */
+static struct graph *make_cut(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph), *far = APPLY(graph, "Relu", x);
+    struct value *where = APPLY(graph, "Transpose", APPLY(graph, "NonZero", far));
+    struct value *picked = APPLY(graph, "GatherND", far, where);
+
+    return finish(graph, x, APPLY(graph, "Neg", APPLY(graph, "Abs", picked)));
+}
+
+/* A constant that depends on the plan's shapes. */
+static struct graph *make_own_constant(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph);
+    struct value *zeros = APPLY(graph, "ConstantOfShape", APPLY(graph, "Shape", x));
+    struct value *ones = APPLY(graph, "Cos", zeros);
+
+    return finish(graph, x, APPLY(graph, "Mul", APPLY(graph, "Add", x, ones), x));
+}
+
+static void steps_on_the_host_see_what_the_device_made(void **state)
+{
+    (void)state;
+    agrees(make_mixed, 9);
+    agrees(make_views, 9);
+}
+
+static void a_plan_is_made_again_when_a_kernel_cannot_be_prepared(void **state)
+{
+    (void)state;
+    agrees(make_late_refusal, 5);
+}
+
+static void what_depends_on_data_goes_on_behind_a_cut(void **state)
+{
+    (void)state;
+    agrees(make_cut, 9);
+}
+
+static void a_plan_without_host_steps_is_recorded_and_replayed(void **state)
+{
+    (void)state;
+    far_counts = (struct far_counts){0};
+    agrees(make_plain, 4);
+    assert_int_equal(far_counts.recorded, 1);
+    assert_int_equal(far_counts.replayed, 3);
+}
+
+static void a_run_waits_once_where_nothing_runs_on_the_host(void **state)
+{
+    struct far_rig far;
+    float in[ROWS * WIDTH], out[MOST];
+    struct shape shape;
+
+    (void)state;
+    open_far(&far, "far", make_plain());
+    fill(in, ROWS, 0);
+    run(&far, ROWS, in, out, &shape);
+    far_counts = (struct far_counts){0};
+    run(&far, ROWS, in, out, &shape);
+    assert_int_equal(far_counts.waits, 2); /* the run's, and the test's for its copy */
+    close_far(&far);
+}
+
+static void constants_of_a_plan_go_with_it(void **state)
+{
+    struct far_rig far;
+
+    (void)state;
+    open_far(&far, "far", make_own_constant());
+    for (int64_t rows = 1; rows <= 100; rows++) { /* 12 MB of constants; three plans are kept */
+        const struct shape shape = SHAPE(rows * 100, WIDTH);
+
+        plan_unref(make_plan(far.network, &shape));
+    }
+    assert_in_range(network_resident_bytes(far.network), 1, 3 << 20);
+    close_far(&far);
+    agrees(make_own_constant, 9);
+}
+
+static void the_budget_of_the_device_holds_no_constants_of_the_host(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph);
+    struct far_rig far;
+
+    (void)state;
+    finish(graph, x, APPLY(graph, "Pow", x, make_floats(graph, SHAPE(WIDTH), 4)));
+    open_far(&far, "far", graph);
+    {
+        const struct shape shape = SHAPE(ROWS, WIDTH);
+
+        plan_unref(make_plan(far.network, &shape));
+    }
+    assert_int_equal(network_resident_bytes(far.network), 0);
+    close_far(&far);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(steps_on_the_host_see_what_the_device_made),
+        cmocka_unit_test(a_plan_is_made_again_when_a_kernel_cannot_be_prepared),
+        cmocka_unit_test(what_depends_on_data_goes_on_behind_a_cut),
+        cmocka_unit_test(a_plan_without_host_steps_is_recorded_and_replayed),
+        cmocka_unit_test(a_run_waits_once_where_nothing_runs_on_the_host),
+        cmocka_unit_test(constants_of_a_plan_go_with_it),
+        cmocka_unit_test(the_budget_of_the_device_holds_no_constants_of_the_host),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
