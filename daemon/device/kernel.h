@@ -79,8 +79,9 @@ struct kernel_prepare {
         scratch_bytes; /* wanted behind run->scratch each time; 64-byte aligned; part of the peak */
     uint32_t constants_used; /* bit i: the elements of constant input i are still read at run time.
                                 Constants that no kernel reads any more are dropped from memory. */
-    size_t host_bytes; /* about what `state` takes of the host's memory: counts for the plan */
-    char note[96];     /* for explain-plan: "winograd f4x4", "jit:avx512 …" */
+    size_t host_bytes;  /* about what `state` takes of the host's memory: counts for the plan */
+    bool batch_inexact; /* as KERNEL_BATCH_INEXACT, of this one alone */
+    char note[96];      /* for explain-plan: "winograd f4x4", "jit:avx512 …" */
 };
 
 /* Strings made while running: owned by the run, gone with it. */

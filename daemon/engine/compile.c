@@ -188,7 +188,7 @@ static enum status fill_step(struct making *making, size_t index, struct step *s
         plan->max_operands = node->inputs;
     if (node->outputs > plan->max_operands)
         plan->max_operands = node->outputs;
-    if ((choice->kernel->flags & KERNEL_BATCH_INEXACT) != 0)
+    if ((choice->kernel->flags & KERNEL_BATCH_INEXACT) != 0 || choice->prepare.batch_inexact)
         plan->batch_exact = false;
     return STATUS_OK;
 }

@@ -40,9 +40,11 @@ struct cuda_device {
     size_t shared_bytes; /* a block may have at most, after it asked for it */
     char name[256];      /* "NVIDIA H200" */
     char bus[32];        /* "0000:81:00.0" */
-    /* Opened by the first kernel that wants it (blas/lt.h); or why there is none. */
+    /* Opened by the first kernel that wants them (blas/lt.h, dnn/dnn.h); or why there are none. */
     struct lt *lt;
     const char *lt_missing;
+    struct dnn *dnn;
+    const char *dnn_missing;
 };
 
 struct cuda_lane {

@@ -6,6 +6,7 @@
 #define LOG_COMPONENT "device"
 #include "device/cuda/blas/lt.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/dnn/dnn.h"
 #include "device/cuda/lane.h"
 #include "device/cuda/source.h"
 #include "observe/log.h"
@@ -167,6 +168,7 @@ static void close_cuda(struct device *device)
 {
     struct cuda_device *cuda = cuda_device_of(device);
 
+    dnn_close(cuda);
     lt_close(cuda);
     cuda_fixed_deinit(&cuda->fixed);
     cuda_source_destroy(cuda->source);

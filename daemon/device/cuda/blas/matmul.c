@@ -6,30 +6,13 @@
 #include <stdlib.h>
 
 #include "device/cuda/blas/problem.h"
-#include "device/cuda/kernels/pointwise_plan.h"
+#include "device/cuda/kernels/epilogue_plan.h"
 #include "device/cuda/kernels/rows.h"
 #include "ops/gemm.h"
 
 struct matmul_state {
     struct lt_product product;
-    bool has_after;
-    struct pointwise after; /* with has_after */
-};
-
-/* Row: the step of a pointwise program; the library knows ACT_NONE and ACT_RELU. */
-static const uint8_t steps[ACT_COUNT] = {
-    [ACT_LEAKY_RELU] = PW_leaky_relu,
-    [ACT_CLIP] = PW_clip,
-    [ACT_SIGMOID] = PW_sigmoid,
-    [ACT_TANH] = PW_tanh,
-    [ACT_SILU] = PW_silu,
-    [ACT_HARD_SIGMOID] = PW_hard_sigmoid,
-    [ACT_HARD_SWISH] = PW_hard_swish,
-    [ACT_GELU_ERF] = PW_gelu,
-    [ACT_GELU_TANH] = PW_gelu_tanh,
-    [ACT_MISH] = PW_mish,
-    [ACT_ELU] = PW_elu,
-    [ACT_SOFTPLUS] = PW_softplus,
+    struct epilogue_program after;
 };
 
 static bool needs_after(const struct epilogue *epilogue)
@@ -153,16 +136,10 @@ static const char *refuses(const struct kernel_call *call)
 static bool fill_after(struct matmul_state *state, const struct kernel_call *call)
 {
     const struct epilogue *epilogue = epilogue_of(call);
-    struct pointwise *after = &state->after;
 
-    state->has_after = needs_after(epilogue);
-    if (!state->has_after)
-        return true;
-    after->type = pointwise_type_of(call->out[0]->dtype);
-    pointwise_step(after, PW_load, 0, 0, 0);
-    pointwise_step(after, steps[epilogue->act], PW_FROM_NOTHING, (double)epilogue->a,
-                   (double)epilogue->b);
-    return pointwise_operands(after, call->out[0], 1, &call->out[0]);
+    return epilogue_program_make(&state->after, needs_after(epilogue) ? epilogue->act : ACT_NONE,
+                                 (double)epilogue->a, (double)epilogue->b, call->out[0], NULL,
+                                 NULL);
 }
 
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
@@ -205,10 +182,9 @@ static enum status run(const void *prepared, const struct kernel_call *call,
                                    .bias = problem->has_bias ? run->in[MATMUL_BIAS] : NULL,
                                    .c = problem->has_c ? run->in[c] : NULL,
                                    .out = run->out[0]};
-    const void *const result[] = {run->out[0]};
 
     TRY(lt_product_run(&state->product, &operands, run->scratch, cuda_stream(run)));
-    return state->has_after ? pointwise_run(&state->after, run, result, run->out[0]) : STATUS_OK;
+    return epilogue_program_run(&state->after, run, run->out[0], NULL, NULL);
 }
 
 _Static_assert((int)MATMUL_A == (int)GEMM_A && (int)MATMUL_B == (int)GEMM_B &&

@@ -1,22 +1,9 @@
 /* Products on the simulated device go through the simulated cuBLASLt, whatever lies around them,
  * and its failures are theirs. */
-#include <dlfcn.h>
-
-#include "ops/gemm.h"
 #include "ops/matmul.h"
 #include "support/cpu_cases.h"
 
-static unsigned long count(const char *function)
-{
-    static unsigned long (*ask)(const char *function);
-
-    if (ask == NULL)
-        *(void **)&ask = dlsym(RTLD_DEFAULT, "sim_count");
-    if (ask == NULL)
-        *(void **)&ask = dlsym(dlopen("libcudart.so.13", RTLD_NOW), "sim_count");
-    assert_non_null(ask);
-    return ask(function);
-}
+#include "sim_library.h"
 
 static void sums(const struct op_test *test, const struct test_array *in, struct test_array *out)
 {
@@ -59,11 +46,11 @@ static void the_library_multiplies_every_type_it_is_for(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        unsigned long before = count("cublasLtMatmul");
+        unsigned long before = count_calls("cublasLtMatmul");
 
         multiply(types[i], (struct shape)SHAPE(5, 24), (struct shape)SHAPE(24, 8), true);
         multiply(types[i], (struct shape)SHAPE(3, 2, 7), (struct shape)SHAPE(7, 3), true);
-        assert_true(count("cublasLtMatmul") >= before + 4);
+        assert_true(count_calls("cublasLtMatmul") >= before + 4);
     }
 }
 
@@ -81,13 +68,32 @@ static void rows_have_the_same_bits_in_batches_of_every_size(void **state)
 
 static void what_it_is_not_for_goes_to_the_own_kernel(void **state)
 {
-    unsigned long before = count("cublasLtMatmul");
+    unsigned long before = count_calls("cublasLtMatmul");
 
     (void)state;
     multiply(DTYPE_DOUBLE, (struct shape)SHAPE(3, 4), (struct shape)SHAPE(4, 5), false);
     multiply(DTYPE_FLOAT, (struct shape)SHAPE(2, 1, 3, 4), (struct shape)SHAPE(1, 3, 4, 5), false);
     multiply(DTYPE_FLOAT, (struct shape)SHAPE(3, 0), (struct shape)SHAPE(0, 5), false);
-    assert_int_equal(count("cublasLtMatmul"), before);
+    assert_int_equal(count_calls("cublasLtMatmul"), before);
+}
+
+static void a_product_that_the_library_has_no_algorithm_for_goes_to_the_own_kernel(void **state)
+{
+    enum { NOT_SUPPORTED = 15 };
+    unsigned long before = count_calls("cublasLtMatmul");
+
+    (void)state;
+    fail_call("cublasLtMatmulAlgoGetHeuristic", 1, NOT_SUPPORTED);
+    multiply(DTYPE_FLOAT, (struct shape)SHAPE(3, 4), (struct shape)SHAPE(4, 5), false);
+    assert_int_equal(count_calls("cublasLtMatmul"), before);
+    multiply(DTYPE_FLOAT, (struct shape)SHAPE(3, 4), (struct shape)SHAPE(4, 5), false);
+    assert_int_equal(count_calls("cublasLtMatmul"), before + 1);
+}
+
+static void nothing_was_found_wrong_with_any_call(void **state)
+{
+    (void)state;
+    assert_int_equal(count_findings(), 0);
 }
 
 int main(void)
@@ -96,6 +102,8 @@ int main(void)
         cmocka_unit_test(the_library_multiplies_every_type_it_is_for),
         cmocka_unit_test(rows_have_the_same_bits_in_batches_of_every_size),
         cmocka_unit_test(what_it_is_not_for_goes_to_the_own_kernel),
+        cmocka_unit_test(a_product_that_the_library_has_no_algorithm_for_goes_to_the_own_kernel),
+        cmocka_unit_test(nothing_was_found_wrong_with_any_call),
     };
 
     return run_cases(tests);

@@ -1,0 +1,270 @@
+/* Conv and ConvTranspose through cuDNN.
+ *
+ * A convolution takes residual, bias and ReLU along; what else is fused to it, and everything
+ * behind a transposed one, is a pointwise program over the result.  In channels-last the weights
+ * are packed to channels last, too.  A second plan stands ready for addresses that are aligned to
+ * elements only (views into other tensors).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/dnn/operands.h"
+#include "device/cuda/kernels/epilogue_plan.h"
+#include "device/cuda/kernels/rows.h"
+#include "ops/conv.h"
+
+struct conv_state {
+    struct dnn_plan plan[2]; /* [1]: for addresses out of line */
+    void *weights;           /* packed, the model's; NULL: as they come */
+    void *zeros;             /* for a convolution without a bias; the model's */
+    struct epilogue_program after;
+};
+
+static const struct epilogue *epilogue_of(const struct kernel_call *call)
+{
+    const struct conv_attrs *conv = call->attrs;
+    const struct conv_transpose_attrs *turned = call->attrs;
+
+    return call->op == &op_conv_transpose ? &turned->epilogue : &conv->epilogue;
+}
+
+/* ---- from the operator to the graph ---- */
+
+/* NULL, and the graph, or why not. */
+static const char *describe(const struct kernel_call *call, struct dnn_graph *graph)
+{
+    const struct operand *x = call->in[CONV_X], *w = call->in[CONV_W];
+    const struct epilogue *epilogue = epilogue_of(call);
+    bool transposed = call->op == &op_conv_transpose;
+    struct conv_geometry g;
+    enum status status = transposed
+                             ? conv_transpose_resolve(call->attrs, &x->shape, &w->shape, &g, NULL)
+                             : conv_resolve(call->attrs, &x->shape, &w->shape, &g, NULL);
+    const char *why;
+
+    if (status != STATUS_OK)
+        return "shapes do not fit";
+    *graph = (struct dnn_graph){.kind = transposed ? DNN_TRANSPOSED : DNN_CONV};
+    dnn_graph_window(graph, &g.window);
+    why = dnn_graph_tensors(graph, call);
+    if (why != NULL)
+        return why;
+    dnn_graph_sizes(&w->shape, graph->w);
+    if (shape_count(&w->shape) == 0 || !dnn_graph_fits(graph))
+        return "sizes that cuDNN counts in another way";
+    if (w->constant == NULL && w->layout != x->layout)
+        return "computed weights in another layout";
+    if (epilogue->has_residual && epilogue->residual_after && epilogue->act != ACT_NONE)
+        return "a residual behind the activation";
+    graph->has_z = !transposed && epilogue->has_residual;
+    graph->relu = !transposed && epilogue->act == ACT_RELU;
+    return NULL;
+}
+
+static const char *refuses(const struct kernel_call *call)
+{
+    struct dnn_graph graph;
+    const char *why = describe(call, &graph);
+
+    if (why == NULL)
+        (void)dnn_get(cuda_device_of(call->device), &why);
+    return why;
+}
+
+/* ---- what is kept on the device ---- */
+
+static void to_channels_last(const struct dnn_graph *graph, const char *from, char *to)
+{
+    size_t bytes = dtype_bytes(graph->dtype);
+    int64_t taps = graph->w[2] * graph->w[3] * graph->w[4], channels = graph->w[1];
+
+    for (int64_t m = 0; m < graph->w[0]; m++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t t = 0; t < taps; t++)
+                memcpy(to + (size_t)((m * taps + t) * channels + c) * bytes,
+                       from + (size_t)((m * channels + c) * taps + t) * bytes, bytes);
+}
+
+static enum status write_packed(struct weights_cache *cache, const struct dnn_graph *graph,
+                                const void *from, void *packed, size_t bytes)
+{
+    char *turned = malloc(bytes);
+    enum status status;
+
+    if (turned == NULL)
+        return STATUS_NO_MEMORY;
+    to_channels_last(graph, from, turned);
+    status = weights_write(cache, packed, turned, bytes);
+    free(turned);
+    return status;
+}
+
+/* Where weights lie in another order than they come in, in the order of the graph. */
+static enum status pack_weights(struct kernel_prepare *prepare, const struct dnn_graph *graph,
+                                void **out_weights)
+{
+    static const char format[] = "cudnn channels last";
+    const struct operand *w = prepare->call.in[CONV_W];
+    size_t bytes = (size_t)shape_count(&w->shape) * dtype_bytes(w->dtype);
+    enum status status;
+    bool is_new;
+
+    if (w->constant == NULL || !graph->channels_last ||
+        graph->w[2] * graph->w[3] * graph->w[4] == 1 || graph->w[1] == 1)
+        return STATUS_OK;
+    TRY(weights_share(prepare->weights, w->constant_key, format, bytes, out_weights, &is_new));
+    if (is_new) {
+        status = write_packed(prepare->weights, graph, w->constant, *out_weights, bytes);
+        if (status != STATUS_OK) {
+            weights_drop(prepare->weights, w->constant_key, format);
+            return status;
+        }
+    }
+    prepare->constants_used &= ~(1u << CONV_W);
+    return STATUS_OK;
+}
+
+/* A bias for convolutions that have none, shared by all of the model with as many channels. */
+static enum status share_zeros(struct kernel_prepare *prepare, const struct dnn_graph *graph,
+                               void **out_zeros)
+{
+    static const _Alignas(64) char key[64];
+    size_t bytes = (size_t)graph->y[1] * dtype_bytes(graph->dtype);
+    char format[32];
+    enum status status;
+    void *zeros;
+    bool is_new;
+
+    (void)snprintf(format, sizeof(format), "zeros %zu", bytes);
+    TRY(weights_share(prepare->weights, key, format, bytes, out_zeros, &is_new));
+    if (!is_new)
+        return STATUS_OK;
+    zeros = calloc(1, bytes);
+    status = zeros == NULL ? STATUS_NO_MEMORY
+                           : weights_write(prepare->weights, *out_zeros, zeros, bytes);
+    free(zeros);
+    if (status != STATUS_OK)
+        weights_drop(prepare->weights, key, format);
+    return status;
+}
+
+/* ---- the row ---- */
+
+static bool fill_after(struct conv_state *state, const struct kernel_call *call)
+{
+    const struct epilogue *epilogue = epilogue_of(call);
+    const struct operand *out = call->out[0], *bias = call_input(call, CONV_BIAS);
+    bool transposed = call->op == &op_conv_transpose;
+    bool done = !transposed && epilogue->act == ACT_RELU;
+    struct operand row = {.dtype = out->dtype, .shape = out->shape};
+
+    for (size_t i = 0; i < row.shape.rank; i++)
+        row.shape.dims[i] = i == 1 ? out->shape.dims[1] : 1;
+    return epilogue_program_make(
+        &state->after, done ? ACT_NONE : epilogue->act, (double)epilogue->a, (double)epilogue->b,
+        out, transposed && bias != NULL ? &row : NULL,
+        transposed && epilogue->has_residual ? call->in[CONV_RESIDUAL] : NULL);
+}
+
+static void release(void *prepared)
+{
+    struct conv_state *state = prepared;
+
+    dnn_plan_free(&state->plan[0]);
+    dnn_plan_free(&state->plan[1]);
+    free(state);
+}
+
+static enum status fill(struct kernel_prepare *prepare, struct conv_state *state,
+                        struct dnn_graph *graph, const struct dnn *dnn, struct error *err)
+{
+    int64_t workspace;
+
+    TRY(dnn_plan_make(dnn, graph, &state->plan[0], err));
+    graph->alignment = (int64_t)dtype_bytes(graph->dtype);
+    TRY(dnn_plan_make(dnn, graph, &state->plan[1], err));
+    TRY(pack_weights(prepare, graph, &state->weights));
+    if (graph->kind == DNN_CONV && call_input(&prepare->call, CONV_BIAS) == NULL)
+        TRY(share_zeros(prepare, graph, &state->zeros));
+    if (!fill_after(state, &prepare->call))
+        return error_set(err, STATUS_UNSUPPORTED, "an activation over too many dimensions");
+    workspace = state->plan[0].workspace_bytes > state->plan[1].workspace_bytes
+                    ? state->plan[0].workspace_bytes
+                    : state->plan[1].workspace_bytes;
+    prepare->scratch_bytes = (size_t)workspace;
+    prepare->batch_inexact = state->plan[0].inexact || state->plan[1].inexact;
+    (void)snprintf(prepare->note, sizeof(prepare->note), "%s engine %lld%s",
+                   graph->dtype == DTYPE_FLOAT && graph->precision == CUDA_TF32
+                       ? "tf32"
+                       : dtype_name(graph->dtype),
+                   (long long)state->plan[0].engine, graph->channels_last ? " nhwc" : "");
+    return STATUS_OK;
+}
+
+static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+{
+    struct cuda_device *cuda = cuda_device_of(prepare->call.device);
+    struct dnn_graph graph;
+    const char *why = describe(&prepare->call, &graph);
+    const struct dnn *dnn = why == NULL ? dnn_get(cuda, &why) : NULL;
+    struct conv_state *state;
+    enum status status;
+
+    if (dnn == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "%s", why);
+    CU_TRY(cudaSetDevice(cuda->ordinal));
+    state = prepare_state(prepare, sizeof(*state), err);
+    if (state == NULL)
+        return STATUS_NO_MEMORY;
+    status = fill(prepare, state, &graph, dnn, err);
+    if (status != STATUS_OK) {
+        release(state);
+        prepare->state = NULL;
+    }
+    prepare->host_bytes = sizeof(*state);
+    return status;
+}
+
+static bool in_line(const struct dnn_operands *operands)
+{
+    uintptr_t all = (uintptr_t)operands->x | (uintptr_t)operands->w | (uintptr_t)operands->z |
+                    (uintptr_t)operands->bias | (uintptr_t)operands->y;
+
+    return all % DNN_ALIGNMENT == 0;
+}
+
+static enum status run(const void *prepared, const struct kernel_call *call,
+                       const struct kernel_run *run)
+{
+    const struct conv_state *state = prepared;
+    const void *bias = run_input(call, run, CONV_BIAS);
+    const void *residual =
+        epilogue_of(call)->has_residual ? run_input(call, run, CONV_RESIDUAL) : NULL;
+    bool transposed = call->op == &op_conv_transpose;
+    struct dnn_operands operands = {.x = run->in[CONV_X],
+                                    .w = state->weights != NULL ? state->weights : run->in[CONV_W],
+                                    .z = transposed ? NULL : residual,
+                                    .bias = transposed             ? NULL
+                                            : state->zeros != NULL ? state->zeros
+                                                                   : bias,
+                                    .y = run->out[0]};
+
+    TRY(dnn_plan_run(&state->plan[in_line(&operands) ? 0 : 1], &operands, run->scratch,
+                     run->lane->index, cuda_stream(run)));
+    return epilogue_program_run(&state->after, run, run->out[0], transposed ? bias : NULL,
+                                transposed ? residual : NULL);
+}
+
+/* Nothing says that engines read the residual before they write the result: never in place. */
+#define CONV(operator)                                                                             \
+    const struct kernel kernel_##operator##_dnn = {                                                \
+        .name = "cuda:cudnn",                                                                      \
+        .layouts = ANY_LAYOUT,                                                                     \
+        .refuses = refuses,                                                                        \
+        .prepare = prepare,                                                                        \
+        .enqueue = run,                                                                            \
+        .release = release,                                                                        \
+    };
+CONV(conv)
+CONV(conv_transpose)

@@ -1,0 +1,17 @@
+/* From operators to graphs: what convolutions and pools share. */
+#ifndef DEVICE_CUDA_DNN_OPERANDS_H
+#define DEVICE_CUDA_DNN_OPERANDS_H
+
+#include "device/cuda/dnn/plan.h"
+#include "ops/window.h"
+
+/* Strides, dilations, padding and the window's own sizes; also graph->spatial. */
+void dnn_graph_window(struct dnn_graph *graph, const struct window *window);
+/* Input 0 and output 0 of the call, types and precision, behind dnn_graph_window(); why not. */
+const char *dnn_graph_tensors(struct dnn_graph *graph, const struct kernel_call *call);
+/* One tensor's sizes, missing ones 1: of three dimensions the last is the last of space. */
+void dnn_graph_sizes(const struct shape *shape, int64_t sizes[DNN_RANK]);
+/* Whether cuDNN counts as many places of the window as the operator has: ONNX may round up. */
+bool dnn_graph_fits(const struct dnn_graph *graph);
+
+#endif

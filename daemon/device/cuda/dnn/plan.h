@@ -1,0 +1,72 @@
+/* Plans: one operation graph of cuDNN's, an engine for it, and its workspace.
+ *
+ * The graphs are those that cuDNN has precompiled engines for; others would be compiled for every
+ * shape, for 0.2 to 2 seconds each:
+ *
+ *     convolution       conv(x, w) [+ z] + bias [relu] → y
+ *     transposed        data gradient of w at dy → dx; x is dy and y is dx
+ *     pool              resample(x) → y
+ *
+ * Engines are chosen by the notes they carry: none that needs runtime compilation, none that adds
+ * in an order of its own each time, and no tensor cores, Winograd or down-conversion in strict
+ * float32.  Heuristic A is asked first, the fallback (the only one that knows pools) after it.
+ *
+ * Same bits: cuDNN's heuristic looks at the number of images.  The engine and its knobs are
+ * therefore chosen with DNN_IMAGES images, whatever the batch is, and put on the graph of the real
+ * size; an engine with its knobs fixed sums in one order, so an image has the same bits in every
+ * batch.
+ *
+ * Sizes are elements; tensors have `spatial` + 2 dimensions, N C then space, at most two or three
+ * of space (one dimension is two with the first of size 1).
+ */
+#ifndef DEVICE_CUDA_DNN_PLAN_H
+#define DEVICE_CUDA_DNN_PLAN_H
+
+#include "device/cuda/dnn/dnn.h"
+
+enum { DNN_IMAGES = 8, DNN_RANK = 5, DNN_SPATIAL = 3, DNN_ALIGNMENT = 16 };
+
+enum dnn_kind { DNN_CONV, DNN_TRANSPOSED, DNN_MAX_POOL, DNN_AVERAGE_POOL, DNN_AVERAGE_POOL_PADDED };
+
+struct dnn_graph {
+    enum dnn_kind kind;
+    size_t spatial; /* 2 or 3 */
+    int64_t x[DNN_RANK], w[DNN_RANK],
+        y[DNN_RANK]; /* w: output channels, input channels a group, … */
+    int64_t pad_begin[DNN_SPATIAL], pad_end[DNN_SPATIAL];
+    int64_t stride[DNN_SPATIAL], dilation[DNN_SPATIAL];
+    int64_t window[DNN_SPATIAL]; /* pools */
+    bool channels_last;          /* of all tensors */
+    bool has_z, relu;            /* convolutions; a bias is always there */
+    enum dtype dtype;            /* float32, float16, bfloat16; computed in float32 */
+    enum cuda_precision precision;
+    int64_t alignment; /* of all addresses, bytes */
+};
+
+struct dnn_plan {
+    const struct dnn *dnn;
+    cudnnBackendDescriptor_t plan;
+    cudnnBackendDescriptor_t *parts; /* all descriptors, owned */
+    size_t count, room;
+    int64_t workspace_bytes;
+    int64_t engine;   /* cuDNN's number of it */
+    int64_t engines;  /* offered by the heuristic … */
+    int64_t rejected; /* … and passed over */
+    /* An engine that DNN_IMAGES would run on does not take the real number: other batches may have
+     * other bits. */
+    bool inexact;
+};
+
+/* STATUS_UNSUPPORTED: no engine, in a sentence.  Threads: any. */
+MUST_CHECK enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_graph *graph,
+                                     struct dnn_plan *out_plan, struct error *err);
+void dnn_plan_free(struct dnn_plan *plan); /* zeroed is fine */
+
+struct dnn_operands {
+    const void *x, *w, *z, *bias; /* those that the graph has */
+    void *y;
+};
+enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands *operands,
+                         void *workspace, size_t lane, cudaStream_t stream);
+
+#endif

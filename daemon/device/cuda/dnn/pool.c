@@ -1,0 +1,105 @@
+/* MaxPool and AveragePool through cuDNN's resampling. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "device/cuda/dnn/operands.h"
+#include "device/cuda/kernels/rows.h"
+#include "ops/pool.h"
+
+static enum dnn_kind kind_of(const struct kernel_call *call)
+{
+    const struct pool_attrs *attrs = call->attrs;
+
+    if (call->op == &op_max_pool)
+        return DNN_MAX_POOL;
+    return attrs->count_include_pad != 0 ? DNN_AVERAGE_POOL_PADDED : DNN_AVERAGE_POOL;
+}
+
+static const char *describe(const struct kernel_call *call, struct dnn_graph *graph)
+{
+    struct window window;
+    const char *why;
+
+    if (call_output(call, 1) != NULL)
+        return "indices are wanted";
+    if (pool_resolve(call->attrs, &call->in[0]->shape, &window, NULL) != STATUS_OK)
+        return "shapes do not fit";
+    *graph = (struct dnn_graph){.kind = kind_of(call)};
+    dnn_graph_window(graph, &window);
+    why = dnn_graph_tensors(graph, call);
+    if (why != NULL)
+        return why;
+    for (size_t i = 0; i < graph->spatial; i++) {
+        if (graph->dilation[i] != 1)
+            return "dilated windows";
+        if (graph->pad_begin[i] >= graph->window[i] || graph->pad_end[i] >= graph->window[i])
+            return "windows that lie in the padding";
+    }
+    return dnn_graph_fits(graph) ? NULL : "sizes that cuDNN counts in another way";
+}
+
+static const char *refuses(const struct kernel_call *call)
+{
+    struct dnn_graph graph;
+    const char *why = describe(call, &graph);
+
+    if (why == NULL)
+        (void)dnn_get(cuda_device_of(call->device), &why);
+    return why;
+}
+
+static void release(void *state)
+{
+    dnn_plan_free(state);
+    free(state);
+}
+
+static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+{
+    struct cuda_device *cuda = cuda_device_of(prepare->call.device);
+    struct dnn_graph graph;
+    const char *why = describe(&prepare->call, &graph);
+    const struct dnn *dnn = why == NULL ? dnn_get(cuda, &why) : NULL;
+    struct dnn_plan *plan;
+    enum status status;
+
+    if (dnn == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "%s", why);
+    CU_TRY(cudaSetDevice(cuda->ordinal));
+    plan = prepare_state(prepare, sizeof(*plan), err);
+    if (plan == NULL)
+        return STATUS_NO_MEMORY;
+    graph.alignment = (int64_t)dtype_bytes(graph.dtype); /* one plan for all addresses */
+    status = dnn_plan_make(dnn, &graph, plan, err);
+    if (status != STATUS_OK) {
+        release(plan);
+        prepare->state = NULL;
+        return status;
+    }
+    prepare->scratch_bytes = (size_t)plan->workspace_bytes;
+    prepare->batch_inexact = plan->inexact;
+    prepare->host_bytes = sizeof(*plan);
+    (void)snprintf(prepare->note, sizeof(prepare->note), "engine %lld", (long long)plan->engine);
+    return STATUS_OK;
+}
+
+static enum status run(const void *plan, const struct kernel_call *call,
+                       const struct kernel_run *run)
+{
+    struct dnn_operands operands = {.x = run->in[0], .y = run->out[0]};
+
+    (void)call;
+    return dnn_plan_run(plan, &operands, run->scratch, run->lane->index, cuda_stream(run));
+}
+
+/* The library has an engine for plain images only. */
+#define POOL(operator)                                                                             \
+    const struct kernel kernel_##operator##_dnn = {                                                \
+        .name = "cuda:cudnn",                                                                      \
+        .refuses = refuses,                                                                        \
+        .prepare = prepare,                                                                        \
+        .enqueue = run,                                                                            \
+        .release = release,                                                                        \
+    };
+POOL(max_pool)
+POOL(average_pool)

@@ -1,0 +1,25 @@
+/* What a library's kernel leaves to do behind itself: an activation that it does not know, and for
+ * convolutions that cannot take them along bias and residual.  One pointwise program over the
+ * result, in place. */
+#ifndef DEVICE_CUDA_KERNELS_EPILOGUE_PLAN_H
+#define DEVICE_CUDA_KERNELS_EPILOGUE_PLAN_H
+
+#include "device/cuda/kernels/pointwise_plan.h"
+#include "ops/epilogue.h"
+
+struct epilogue_program {
+    bool wanted;
+    struct pointwise program; /* with `wanted` */
+};
+
+/* Adds `bias` and `residual` (operands that broadcast to out; NULL: none), then activates.  False:
+ * more dimensions than a program has. */
+bool epilogue_program_make(struct epilogue_program *program, enum activation act, double a,
+                           double b, const struct operand *out, const struct operand *bias,
+                           const struct operand *residual);
+/* `bias` and `residual`: addresses, as they were made with. */
+enum status epilogue_program_run(const struct epilogue_program *program,
+                                 const struct kernel_run *run, void *out, const void *bias,
+                                 const void *residual);
+
+#endif
