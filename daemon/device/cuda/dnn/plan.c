@@ -1,8 +1,10 @@
+#define LOG_COMPONENT "device"
 #include "device/cuda/dnn/plan.h"
 
 #include <stdlib.h>
 
 #include "device/cuda/dnn/graph.h"
+#include "observe/log.h"
 
 enum { CONFIGS = 64, NOTES = 32, KNOBS = 48 };
 
@@ -167,6 +169,15 @@ static bool build(struct dnn_builder *builder, const struct dnn_graph *graph)
            try_heuristic(builder, graph, canonical, real, CUDNN_HEUR_MODE_FALLBACK);
 }
 
+static void log_graph(const struct dnn_graph *graph, const struct dnn_plan *plan)
+{
+    char text[512];
+
+    dnn_graph_format(graph, text, sizeof(text));
+    log_debug("CUDA: cuDNN graph: %s: engine %lld of %lld, %lld bytes of workspace", text,
+              (long long)plan->engine, (long long)plan->engines, (long long)plan->workspace_bytes);
+}
+
 enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_graph *graph,
                           struct dnn_plan *out_plan, struct error *err)
 {
@@ -179,6 +190,7 @@ enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_graph *graph,
     made = build(&builder, graph);
     pthread_mutex_unlock(lock);
     if (made) {
+        log_graph(graph, &plan);
         *out_plan = plan;
         return STATUS_OK;
     }

@@ -60,6 +60,8 @@ struct dnn_plan {
 /* STATUS_UNSUPPORTED: no engine, in a sentence.  Threads: any. */
 MUST_CHECK enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_graph *graph,
                                      struct dnn_plan *out_plan, struct error *err);
+/* "conv float32 nchw relu x=1x64x56x56 w=64x64x3x3 …": all that decides the plan, but alignment. */
+void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room);
 void dnn_plan_free(struct dnn_plan *plan); /* zeroed is fine */
 
 struct dnn_operands {

@@ -1,0 +1,38 @@
+/* Graphs in words: for the log, and for the table of plans that the tests keep. */
+#include <stdio.h>
+
+#include "device/cuda/dnn/plan.h"
+
+static size_t put_list(char *text, size_t room, const char *name, const int64_t *values,
+                       size_t count)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < count && used < room; i++)
+        used += (size_t)snprintf(text + used, room - used, "%s%s%lld", i == 0 ? " " : "x",
+                                 i == 0 ? name : "", (long long)values[i]);
+    return used;
+}
+
+void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room)
+{
+    static const char *const kinds[] = {"conv", "transposed", "max", "average", "average_padded"};
+    const struct {
+        const char *name;
+        const int64_t *values;
+        size_t count;
+    } lists[] = {{"x=", graph->x, graph->spatial + 2},
+                 {"w=", graph->w, graph->kind <= DNN_TRANSPOSED ? graph->spatial + 2 : 0},
+                 {"y=", graph->y, graph->spatial + 2},
+                 {"window=", graph->window, graph->spatial},
+                 {"stride=", graph->stride, graph->spatial},
+                 {"dilation=", graph->dilation, graph->spatial},
+                 {"begin=", graph->pad_begin, graph->spatial},
+                 {"end=", graph->pad_end, graph->spatial}};
+    size_t used = (size_t)snprintf(text, room, "%s %s %s%s%s", kinds[graph->kind],
+                                   dtype_name(graph->dtype), graph->channels_last ? "nhwc" : "nchw",
+                                   graph->has_z ? " z" : "", graph->relu ? " relu" : "");
+
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && used < room; i++)
+        used += put_list(text + used, room - used, lists[i].name, lists[i].values, lists[i].count);
+}
