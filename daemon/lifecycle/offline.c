@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "lifecycle/budget.h"
 #include "lifecycle/planning.h"
+#include "observe/log.h"
 #include "onnx/reader.h"
 #include "ops/op.h"
 
@@ -79,6 +80,7 @@ enum status offline_explain_plan(const struct config *config, const char *file, 
     struct graph *graph;
     enum status status = open_device(config, &device, err);
 
+    log_init(NULL);
     if (status != STATUS_OK)
         return status;
     network_config.planning.folder = NULL; /* the daemon's own */
