@@ -206,10 +206,10 @@ static struct ledger_account *account_of(const struct batch *batch)
     return network_account(batch->queue->network);
 }
 
-/* The most that could ever be reserved here, idle models gone. */
+/* The most that could ever be reserved here, idle models gone and holds for others over. */
 static uint64_t ceiling_of(struct batcher *batcher)
 {
-    return ledger_ceiling(batcher->ledger) +
+    return ledger_ceiling_later(batcher->ledger) +
            atomic_load_explicit(&batcher->evictable_bytes, memory_order_relaxed);
 }
 

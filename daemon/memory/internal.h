@@ -44,6 +44,7 @@ struct ledger {
     pthread_mutex_t reclaim_lock; /* one pass at a time; an account with a hook closes under it */
     struct list accounts;
     uint64_t budget;
+    uint64_t held;    /* comes into the budget again */
     uint64_t allowed; /* budget, or what was held when the budget fell below it: only falls then */
     uint64_t page;    /* reservations are rounded up to it */
     uint64_t pinned;

@@ -97,8 +97,14 @@ void ledger_destroy(struct ledger *ledger)
 
 void ledger_set_budget(struct ledger *ledger, uint64_t budget_bytes)
 {
+    ledger_set_budget_for_now(ledger, budget_bytes, 0);
+}
+
+void ledger_set_budget_for_now(struct ledger *ledger, uint64_t budget_bytes, uint64_t held_bytes)
+{
     pthread_mutex_lock(&ledger->lock);
     ledger->budget = budget_bytes;
+    ledger->held = held_bytes;
     ledger->allowed = ledger_larger(budget_bytes, claim_of(ledger));
     ledger_changed(ledger);
     pthread_mutex_unlock(&ledger->lock);
@@ -189,12 +195,14 @@ void ledger_close(struct ledger_account *account)
 static bool may_add(const struct ledger_account *account, uint64_t bytes, uint64_t *out_missing)
 {
     const struct ledger *ledger = account->ledger;
-    uint64_t reserved = ledger_reserved(ledger);
+    uint64_t reserved = ledger_reserved(ledger), limit = ledger->budget;
     uint64_t firm = ledger->pinned + (account_is_arena(account) ? ledger->used : ledger->planned);
 
-    if (firm > ledger->budget || bytes > ledger->budget - firm)
+    if (account_is_arena(account)) /* the budget may have fallen since a batch was admitted */
+        limit = ledger_larger(limit, ledger->pinned + ledger->planned);
+    if (firm > limit || bytes > limit - firm)
         return false;
-    *out_missing = reserved + bytes > ledger->budget ? reserved + bytes - ledger->budget : 0;
+    *out_missing = reserved + bytes > limit ? reserved + bytes - limit : 0;
     return true;
 }
 

@@ -9,7 +9,8 @@
  *   I1 planned + pinned ≤ budget, pinned = weights, workspaces, io and fixed   I2 reserved ≤ budget
  *   I3 a reservation is taken whole before the start and released once
  *   I4 no kernel writes behind what its plan gave it (else: plan_violations)
- * A budget lowered below what is held (live reload) refuses all growth until enough has left.
+ * A budget lowered below what is held (live reload) refuses all growth until enough has left, but
+ * for arenas within what is planned: what was admitted before is committed.
  * Threads: any; one short lock.
  */
 #ifndef MEMORY_LEDGER_H
@@ -42,6 +43,7 @@ struct ledger_account;
 
 struct ledger_stats {
     uint64_t budget_bytes;
+    uint64_t held_bytes; /* the budget is lower by so much, for others and for a time */
     uint64_t reserved_bytes;
     uint64_t allocated_bytes;
     uint64_t cached_bytes;
@@ -67,6 +69,8 @@ struct ledger_entry { /* one account, for "why is memory held" */
 MUST_CHECK enum status ledger_create(uint64_t budget_bytes, struct ledger **out_ledger);
 void ledger_destroy(struct ledger *ledger); /* every account must be closed */
 void ledger_set_budget(struct ledger *ledger, uint64_t budget_bytes);
+/* The same for a time: it will be `held_bytes` more again. */
+void ledger_set_budget_for_now(struct ledger *ledger, uint64_t budget_bytes, uint64_t held_bytes);
 /* Reservations are rounded up to a multiple of this (arenas call it with their source's page), so
  * that what was admitted can be committed.  Only grows; no reservation may be held while it does.
  */
@@ -147,6 +151,8 @@ MUST_CHECK enum status ledger_reserve_for(struct ledger *ledger, const struct le
 void ledger_unreserve_for(struct ledger *ledger, const struct ledger_account *user, uint64_t bytes);
 /* Largest reservation that could ever succeed with the weights held now: budget − pinned. */
 uint64_t ledger_ceiling(struct ledger *ledger);
+/* The same when what is held for others is in the budget again. */
+uint64_t ledger_ceiling_later(struct ledger *ledger);
 void ledger_count_violation(struct ledger *ledger); /* of I4 */
 /* Room was made and asked again; refused for good.  ledger_add() counts its own.  `user`: the
  * model's account, NULL: nobody's; `note` (a step, a reason) may be NULL. */

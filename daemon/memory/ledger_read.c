@@ -9,6 +9,7 @@ void ledger_read(struct ledger *ledger, struct ledger_stats *out_stats)
     pthread_mutex_lock(&ledger->lock);
     *out_stats = (struct ledger_stats){
         .budget_bytes = ledger->budget,
+        .held_bytes = ledger->held,
         .reserved_bytes = ledger_reserved(ledger),
         .allocated_bytes = ledger->pinned + ledger->used,
         .cached_bytes = ledger->arenas - ledger->used,

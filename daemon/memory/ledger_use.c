@@ -156,3 +156,14 @@ uint64_t ledger_ceiling(struct ledger *ledger)
     pthread_mutex_unlock(&ledger->lock);
     return ceiling;
 }
+
+uint64_t ledger_ceiling_later(struct ledger *ledger)
+{
+    uint64_t budget, ceiling;
+
+    pthread_mutex_lock(&ledger->lock);
+    budget = ledger->budget + ledger->held;
+    ceiling = ledger->pinned < budget ? budget - ledger->pinned : 0;
+    pthread_mutex_unlock(&ledger->lock);
+    return ceiling;
+}

@@ -62,12 +62,11 @@ struct keeper {
     struct mailbox box;
     struct errand nudge, stop;
     atomic_bool nudged;           /* the nudge is on its way */
+    atomic_bool host_changed;     /* HostCache= may be lower than what is there */
     bool is_stopping;             /* the keeper's own */
     _Atomic uint64_t evict_bytes; /* asked of it, and not tried yet */
     /* under the repository's lock */
     struct need need;
-    uint64_t held_bytes; /* the budget is lower by so much, for another program … */
-    int64_t held_until_us;
     struct list waking; /* the keeper's own: commands whose models are on their way */
 };
 
@@ -160,9 +159,6 @@ uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct 
  */
 uint64_t room_evict_by(struct repository *repository, uint64_t bytes, const struct model *spared,
                        int64_t until_us, uint64_t (*let_go)(struct model *model));
-/* What of the budget is another program's for a time: bytes that are refused now may fit then. */
-void room_note_held(struct repository *repository, int64_t bytes, int64_t until_us);
-uint64_t room_held_bytes(struct repository *repository);
 /* How long a request waits for room before models in use are made to leave for it. */
 enum { ROOM_PATIENCE_US = 50000 };
 /* Lets models in use leave, too, but for that of `needy`.  Returns what came at once: others come
@@ -185,6 +181,8 @@ bool room_make(struct repository *repository, uint64_t bytes, const struct model
                bool *out_never, uint64_t *out_available);
 /* Drops the model in host memory that was used longest ago; returns the host bytes that came. */
 uint64_t room_drop_coldest(struct repository *repository);
+/* HostCache= was lowered: drops the coldest until the rest fits. */
+void room_fit_host(struct repository *repository);
 /* Whether the model, on its way out of the device, fits into HostCache=; drops colder ones for it.
  */
 bool room_on_host(struct repository *repository, const struct model *model);

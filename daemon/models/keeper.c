@@ -86,7 +86,7 @@ static void look_at_model(struct repository *repository, struct due *due, struct
         look_at_time(due, model,
                      use.idle_since_us > resident->since_us ? use.idle_since_us
                                                             : resident->since_us,
-                     patience_us, RESIDENCY_HOST, now_us);
+                     patience_us, resident_refuge(model), now_us);
 }
 
 static void look(struct repository *repository, struct due *due)
@@ -170,6 +170,8 @@ static void *keeper_main(void *arg)
         if (bytes > 0)
             (void)room_evict(repository, bytes, NULL);
         room_serve_need(repository);
+        if (atomic_exchange(&keeper->host_changed, false))
+            room_fit_host(repository);
         look(repository, &due);
         let_leave(&due);
         sleep_finish_woken(repository);

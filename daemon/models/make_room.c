@@ -158,19 +158,19 @@ static void run_making_room(struct repository *repository, struct errand *errand
     struct making_room *making = CONTAINER_OF(errand, struct making_room, errand);
     const struct room_request *request = &making->request;
     struct room_answer *answer = &making->answer;
+    struct ledger_stats stats;
+    uint64_t held;
 
-    if (request->hold != NULL) {
-        request->hold(request->hold_arg, request->bytes);
-        room_note_held(repository, (int64_t)request->bytes, clock_now_us() + request->hold_us);
-    }
+    ledger_read(repository->config.ledger, &stats);
+    held = request->bytes < stats.budget_bytes ? request->bytes : stats.budget_bytes;
+    if (request->hold != NULL)
+        request->hold(request->hold_arg, held);
     give_activations(repository, making);
     give_plans(repository, making);
     give_weights(repository, making);
     give_host(repository, making);
-    if (request->unhold != NULL && answer->freed_bytes < request->bytes) {
-        request->unhold(request->hold_arg, request->bytes - answer->freed_bytes);
-        room_note_held(repository, -(int64_t)(request->bytes - answer->freed_bytes), 0);
-    }
+    if (request->unhold != NULL && answer->freed_bytes < held)
+        request->unhold(request->hold_arg, held - answer->freed_bytes);
     list_left(repository, answer);
     answer->microseconds = clock_now_us() - making->from_us;
     log_info("made room: %" PRIu64 " of %" PRIu64 " bytes given back in %" PRId64 " us",

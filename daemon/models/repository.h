@@ -163,11 +163,9 @@ uint64_t repository_evictable(void *repository);
 struct room_request {
     uint64_t bytes;   /* to give back to the device */
     int64_t until_us; /* the answer is due then (clock time) */
-    int64_t
-        hold_us; /* for so long `hold` is in force: what does not fit meanwhile waits for its end */
-    /* Called on the keeper's thread before anything is given back, with `bytes`; and afterwards
-     * with what of them was not: whoever lowers the budget keeps what was freed from being taken
-     * again. May be NULL. */
+    /* Called on the keeper's thread before anything is given back, with `bytes`, but no more than
+     * the budget; and afterwards with what of them was not: whoever lowers the budget
+     * (ledger_set_budget_for_now()) keeps what was freed from being taken again. May be NULL. */
     void (*hold)(void *arg, uint64_t bytes);
     void (*unhold)(void *arg, uint64_t bytes);
     void *hold_arg;

@@ -101,10 +101,24 @@ void model_keep_alive(struct model *model, int64_t keep_us)
 {
     struct resident *resident = &model->resident;
 
+    if (atomic_load_explicit(&resident->drops, memory_order_relaxed))
+        atomic_store_explicit(&resident->drops, false, memory_order_relaxed);
     if (atomic_load_explicit(&resident->keep_us, memory_order_relaxed) == keep_us)
         return;
     atomic_store_explicit(&resident->keep_us, keep_us, memory_order_relaxed);
     queue_set_patience(model->queue, resident_patience(model));
+}
+
+enum residency resident_refuge(const struct model *model)
+{
+    return atomic_load_explicit(&model->resident.drops, memory_order_relaxed) ? RESIDENCY_DROPPED
+                                                                              : RESIDENCY_HOST;
+}
+
+void resident_dismiss(struct model *model, enum residency to)
+{
+    model_keep_alive(model, 0);
+    atomic_store_explicit(&model->resident.drops, to == RESIDENCY_DROPPED, memory_order_relaxed);
 }
 
 /* ---- moving ---- */
@@ -332,6 +346,7 @@ void repository_set_residency(struct repository *repository, int64_t model_idle_
     atomic_store(&repository->model_idle_us, model_idle_us);
     atomic_store(&repository->model_drop_us, model_drop_us);
     atomic_store(&repository->host_cache_bytes, host_cache_bytes);
+    atomic_store(&repository->keeper.host_changed, true);
     if (repository->keeper.has_thread)
         keeper_nudge(repository);
 }

@@ -30,6 +30,7 @@ struct resident {
     bool is_pinned;          /* never leaves; constant */
     int64_t own_keep_us;     /* its configuration's; constant.  KEEP_ALIVE_DEFAULT: ModelIdle= */
     _Atomic int64_t keep_us; /* of the last request; KEEP_ALIVE_DEFAULT: own_keep_us */
+    atomic_bool drops;       /* told to sleep at level all while in use; until the next request */
     int64_t born_us;         /* when it was loaded */
     int64_t since_us;        /* where it is now */
     struct error last_error; /* why it did not come back the last time; status OK: it did */
@@ -70,6 +71,11 @@ void resident_retire(struct model *model);
 int64_t resident_patience(const struct model *model);
 /* Where it is and how it moved.  Lock held. */
 void resident_describe(struct model *model, struct model_residency *out_residency);
+/* How far it leaves then. */
+enum residency resident_refuge(const struct model *model);
+/* Told to sleep while in use: leaves as soon as it is idle, unless a request comes meanwhile that
+ * says otherwise. */
+void resident_dismiss(struct model *model, enum residency to);
 /* Why it cannot leave: "pinned", "in use", "moving"; NULL: it can.  Lock held. */
 const char *resident_obstacle(struct model *model);
 

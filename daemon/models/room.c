@@ -12,8 +12,6 @@
 
 /* Who has come back stays for so many times what its way back took, whoever presses. */
 enum { STAY_FACTOR = 2 };
-/* The budget is whole again with the governor's next tick after the end of a hold. */
-enum { HOLD_END_US = 2000000 };
 /* Who was pressed does not come back before: its room is for somebody else. */
 enum { PRESSED_US = 100000 };
 
@@ -219,8 +217,10 @@ bool room_make_way(void *arg, const struct model_queue *needy, uint64_t bytes, i
 {
     struct repository *repository = arg;
     struct need *need = &repository->keeper.need;
+    struct ledger_stats stats;
 
-    if (movable_bytes(repository, needy) + room_held_bytes(repository) < bytes)
+    ledger_read(repository->config.ledger, &stats);
+    if (movable_bytes(repository, needy) + stats.held_bytes < bytes)
         return false;
     pthread_mutex_lock(&repository->lock);
     if (bytes > need->bytes) {
@@ -263,37 +263,13 @@ static void explain_model(struct model *model, char *text, size_t room)
                    used == 0 ? "" : ", ", model->name, bytes, obstacle == NULL ? "idle" : obstacle);
 }
 
-void room_note_held(struct repository *repository, int64_t bytes, int64_t until_us)
-{
-    struct keeper *keeper = &repository->keeper;
-
-    pthread_mutex_lock(&repository->lock);
-    if (clock_now_us() >= keeper->held_until_us && bytes > 0)
-        keeper->held_bytes = 0;
-    keeper->held_bytes += (uint64_t)bytes;
-    if (until_us > keeper->held_until_us)
-        keeper->held_until_us = until_us;
-    pthread_mutex_unlock(&repository->lock);
-}
-
-uint64_t room_held_bytes(struct repository *repository)
-{
-    const struct keeper *keeper = &repository->keeper;
-    uint64_t bytes;
-
-    pthread_mutex_lock(&repository->lock);
-    bytes = clock_now_us() < keeper->held_until_us + HOLD_END_US ? keeper->held_bytes : 0;
-    pthread_mutex_unlock(&repository->lock);
-    return bytes;
-}
-
 bool room_is_taken(struct repository *repository)
 {
     struct ledger_stats stats;
     bool taken;
 
     ledger_read(repository->config.ledger, &stats);
-    taken = stats.planned_bytes > 0 || room_held_bytes(repository) > 0;
+    taken = stats.planned_bytes > 0 || stats.held_bytes > 0;
     pthread_mutex_lock(&repository->lock);
     for (size_t i = 0; i < repository->entries; i++)
         for (size_t j = 0; j < repository->entry[i]->slots; j++) {
@@ -310,7 +286,6 @@ void room_explain(struct repository *repository, const struct model *spared, cha
                   size_t room)
 {
     struct ledger_stats stats;
-    uint64_t held;
     size_t used;
 
     text[0] = '\0';
@@ -325,10 +300,9 @@ void room_explain(struct repository *repository, const struct model *spared, cha
     pthread_mutex_unlock(&repository->lock);
     ledger_read(repository->config.ledger, &stats);
     used = strlen(text);
-    held = room_held_bytes(repository);
-    if (held > 0)
+    if (stats.held_bytes > 0)
         (void)snprintf(text + used, room - used, "%s%" PRIu64 " bytes held for another program",
-                       used == 0 ? "" : ", ", held);
+                       used == 0 ? "" : ", ", stats.held_bytes);
     used = strlen(text);
     if (stats.planned_bytes > 0)
         (void)snprintf(text + used, room - used, "%s%" PRIu64 " bytes of batches that run",
@@ -354,13 +328,14 @@ static uint64_t fixed_bytes(struct repository *repository, const struct model *s
     return bytes;
 }
 
+/* *out_budget: with what is held for others, which comes back by itself. */
 static uint64_t available_bytes(struct repository *repository, uint64_t *out_budget)
 {
     struct ledger_stats stats;
     uint64_t ceiling = ledger_ceiling(repository->config.ledger);
 
     ledger_read(repository->config.ledger, &stats);
-    *out_budget = stats.budget_bytes;
+    *out_budget = stats.budget_bytes + stats.held_bytes;
     return ceiling > stats.planned_bytes ? ceiling - stats.planned_bytes : 0;
 }
 
@@ -382,7 +357,6 @@ bool room_make(struct repository *repository, uint64_t bytes, const struct model
         available = available_bytes(repository, &budget);
     }
     *out_available = available;
-    budget += room_held_bytes(repository);
     *out_never = bytes > budget || fixed_bytes(repository, needy) > budget - bytes;
     return available >= bytes;
 }
@@ -447,4 +421,18 @@ bool room_on_host(struct repository *repository, const struct model *model)
             return fits;
     }
     return false;
+}
+
+void room_fit_host(struct repository *repository)
+{
+    uint64_t limit = atomic_load(&repository->host_cache_bytes), bytes, freed = 1;
+
+    while (freed > 0) {
+        struct model *coldest = coldest_on_host(repository, NULL, &bytes);
+
+        freed = 0;
+        if (coldest != NULL && bytes > limit)
+            (void)resident_leave(coldest, RESIDENCY_DROPPED, PARK_IDLE, &freed);
+        model_unref(coldest);
+    }
 }

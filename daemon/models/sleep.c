@@ -94,21 +94,35 @@ static enum residency where_is(struct model *model)
     return where;
 }
 
+/* Away, and for nobody on its way back. */
+static bool sleeps(struct model *model, enum residency to)
+{
+    struct repository *repository = model->resident.repository;
+    struct queue_use use;
+    bool away;
+
+    pthread_mutex_lock(&repository->lock);
+    queue_read_use(model->queue, &use);
+    away = model->resident.where >= to && !model->resident.is_moving &&
+           !model->resident.is_wanted && use.waiting == 0;
+    pthread_mutex_unlock(&repository->lock);
+    return away;
+}
+
 static void put_to_sleep(struct model *model, enum residency to, struct residency_answer *answer)
 {
-    enum residency before = where_is(model), after;
+    enum residency before = where_is(model);
 
     if (model->resident.is_pinned) {
         answer->pinned++;
         return;
     }
     answer->freed_bytes += resident_leave(model, to, PARK_IDLE, NULL);
-    after = where_is(model);
-    answer->models += after != before;
-    if (after >= to)
+    answer->models += where_is(model) != before;
+    if (sleeps(model, to))
         return;
     answer->busy++;
-    model_keep_alive(model, 0);
+    resident_dismiss(model, to);
 }
 
 static void run_sleep(struct repository *repository, struct errand *errand)

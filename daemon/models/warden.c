@@ -13,7 +13,7 @@
 #include "models/reclaimer.h"
 #include "observe/log.h"
 
-enum { EVICT_PAUSE_US = 1000000 };
+enum { EVICT_PAUSE_US = 1000000, HOLDS_MOST = 16 };
 
 #define OPERATOR_SHARE 0.25 /* of wall time, for an empty_cache that somebody asked for */
 
@@ -32,8 +32,11 @@ struct warden {
     /* under lock */
     struct governor governor;
     struct govern_config config; /* as configured: without what is held for others */
-    uint64_t held_bytes;
-    int64_t held_until_us;
+    struct hold {
+        uint64_t bytes; /* 0: none */
+        int64_t until_us;
+    } holds[HOLDS_MOST];
+    size_t newest_hold;
     bool pinned;
     struct govern_verdict verdict; /* the last */
     struct seen {                  /* totals at the last tick */
@@ -91,15 +94,38 @@ bool warden_may_load(struct warden *warden)
     return atomic_load_explicit(&warden->may_load, memory_order_relaxed);
 }
 
+/* Of all that is held for others.  Lock held; *out_first_us and *out_last_us: when the first and
+ * the last hold end, CLOCK_NEVER and 0 without any. */
+static uint64_t sum_of_holds(const struct warden *warden, int64_t *out_first_us,
+                             int64_t *out_last_us)
+{
+    uint64_t bytes = 0;
+
+    *out_first_us = CLOCK_NEVER;
+    *out_last_us = 0;
+    for (size_t i = 0; i < HOLDS_MOST; i++) {
+        const struct hold *hold = &warden->holds[i];
+
+        if (hold->bytes == 0)
+            continue;
+        bytes += hold->bytes;
+        *out_first_us = hold->until_us < *out_first_us ? hold->until_us : *out_first_us;
+        *out_last_us = hold->until_us > *out_last_us ? hold->until_us : *out_last_us;
+    }
+    return bytes;
+}
+
 /* The configuration, less what is held for others.  Lock held. */
 static void apply_config(struct warden *warden)
 {
     struct govern_config config = warden->config;
+    int64_t first_us, last_us;
+    uint64_t held = sum_of_holds(warden, &first_us, &last_us);
 
-    config.budget_bytes -=
-        warden->held_bytes < config.budget_bytes ? warden->held_bytes : config.budget_bytes;
+    held = held < config.budget_bytes ? held : config.budget_bytes;
+    config.budget_bytes -= held;
     governor_configure(&warden->governor, &config);
-    ledger_set_budget(warden->ledger, config.budget_bytes);
+    ledger_set_budget_for_now(warden->ledger, config.budget_bytes, held);
 }
 
 void warden_configure(struct warden *warden, const struct govern_config *config)
@@ -112,29 +138,48 @@ void warden_configure(struct warden *warden, const struct govern_config *config)
 
 void warden_hold(struct warden *warden, uint64_t bytes, int64_t until_us)
 {
+    struct hold *hold;
+    size_t at = 0;
+
     pthread_mutex_lock(&warden->lock);
-    warden->held_bytes += bytes;
-    if (until_us > warden->held_until_us)
-        warden->held_until_us = until_us;
+    for (size_t i = 0; i < HOLDS_MOST && warden->holds[at].bytes > 0; i++)
+        if (warden->holds[i].bytes == 0 || warden->holds[i].until_us > warden->holds[at].until_us)
+            at = i;
+    hold = &warden->holds[at]; /* a free one, or that which ends last */
+    hold->until_us = hold->bytes > 0 && hold->until_us > until_us ? hold->until_us : until_us;
+    hold->bytes += bytes;
+    warden->newest_hold = at;
     apply_config(warden);
     pthread_mutex_unlock(&warden->lock);
 }
 
 void warden_unhold(struct warden *warden, uint64_t bytes)
 {
+    struct hold *hold;
+
     pthread_mutex_lock(&warden->lock);
-    warden->held_bytes -= bytes < warden->held_bytes ? bytes : warden->held_bytes;
+    hold = &warden->holds[warden->newest_hold];
+    hold->bytes -= bytes < hold->bytes ? bytes : hold->bytes;
     apply_config(warden);
     pthread_mutex_unlock(&warden->lock);
 }
 
 /* What was held for others is ours again.  Lock held. */
-static void end_hold(struct warden *warden, int64_t now_us)
+static void end_holds(struct warden *warden, int64_t now_us)
 {
-    if (warden->held_bytes == 0 || now_us < warden->held_until_us)
+    uint64_t ended = 0;
+
+    for (size_t i = 0; i < HOLDS_MOST; i++) {
+        struct hold *hold = &warden->holds[i];
+
+        if (hold->bytes == 0 || now_us < hold->until_us)
+            continue;
+        ended += hold->bytes;
+        hold->bytes = 0;
+    }
+    if (ended == 0)
         return;
-    log_info("%" PRIu64 " bytes held for others are in the budget again", warden->held_bytes);
-    warden->held_bytes = 0;
+    log_info("%" PRIu64 " bytes held for others are in the budget again", ended);
     apply_config(warden);
 }
 
@@ -253,10 +298,11 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     struct govern_verdict verdict;
     struct govern_input input;
     enum govern_level before;
+    int64_t hold_first_us, hold_last_us;
 
     batcher_set_evictable(warden->batcher, evictable);
     pthread_mutex_lock(&warden->lock);
-    end_hold(warden, now_us);
+    end_holds(warden, now_us);
     input = sample(warden, now_us, evictable, presses);
     before = warden->governor.level;
     governor_tick(&warden->governor, &input, &verdict);
@@ -265,8 +311,9 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     if (verdict.level_changed)
         say_level(warden, &input, before, &verdict);
     carry_out(warden, &verdict);
-    if (warden->held_bytes > 0 && warden->held_until_us < verdict.next_tick_us)
-        verdict.next_tick_us = warden->held_until_us;
+    (void)sum_of_holds(warden, &hold_first_us, &hold_last_us);
+    if (hold_first_us < verdict.next_tick_us)
+        verdict.next_tick_us = hold_first_us;
     pthread_mutex_unlock(&warden->lock);
     atomic_store_explicit(&warden->may_load, verdict.may_load, memory_order_relaxed);
     evict(warden, verdict.evict_bytes, now_us);
@@ -374,6 +421,7 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     struct warden_view view = {.level = LEVEL_NORMAL};
     struct reclaim_counts counts;
     uint64_t ours_or_free;
+    int64_t hold_first_us;
 
     ledger_read(warden->ledger, &view.ledger);
     host_pool_read(warden->host_pool, &view.host);
@@ -384,8 +432,7 @@ void warden_read(struct warden *warden, struct warden_view *out_view)
     pthread_mutex_lock(&warden->lock);
     view.level = warden->governor.level;
     view.pinned = warden->pinned;
-    view.held_bytes = warden->held_bytes;
-    view.held_until_us = warden->held_bytes > 0 ? warden->held_until_us : 0;
+    view.held_bytes = sum_of_holds(warden, &hold_first_us, &view.held_until_us);
     view.low_bytes = share(config->low, config->budget_bytes);
     view.high_bytes = share(config->high, config->budget_bytes);
     view.critical_bytes = share(config->critical, config->budget_bytes);

@@ -21,7 +21,7 @@ struct warden_view { /* for `sluicectl memory` and metrics */
     bool pinned;
     uint64_t low_bytes, high_bytes, critical_bytes;
     uint64_t held_bytes;   /* for others: the budget is lower by so much … */
-    int64_t held_until_us; /* … until then; 0: nothing is held */
+    int64_t held_until_us; /* … the last of it until then; 0: nothing is held */
     uint64_t transitions_total;
     uint64_t level_entries[5];
     uint64_t empty_cache_total, empty_cache_freed_bytes_total;
@@ -58,9 +58,10 @@ void warden_set_evict(struct warden *warden, warden_evict_fn evict, warden_evict
 bool warden_may_load(struct warden *warden);
 void warden_configure(struct warden *warden, const struct govern_config *config);
 /* Lowers the budget by `bytes` more, so that what was given back for another program is not taken
- * again before `until_us` (clock time; the latest of all holds counts).  Outlives
- * warden_configure(). */
+ * again before `until_us` (clock time).  Holds add up, each ends by itself, with the first tick
+ * behind its time; beyond 16 they are taken together.  Outlives warden_configure(). */
 void warden_hold(struct warden *warden, uint64_t bytes, int64_t until_us);
+/* The hold made last is smaller by so much. */
 void warden_unhold(struct warden *warden, uint64_t bytes);
 /* One tick; returns when to call again at the latest (µs, clock time). */
 int64_t warden_tick(struct warden *warden, int64_t now_us);

@@ -41,6 +41,7 @@ class Case(unittest.TestCase):
 
     settings = ["Memory.IdleAfter=0", "Models.ControlMode=explicit", "Models.Load=*"]
     configs = {}
+    more = ()
 
     @classmethod
     def make_models(cls, folder):
@@ -55,7 +56,7 @@ class Case(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.make_models(self.folder.name)
         self.server = harness.Server(PROGRAM, self.settings, as_daemon=True,
-                                     more=["--model-repository", self.folder.name])
+                                     more=["--model-repository", self.folder.name, *self.more])
         self.client = self.connect()
         harness.wait_for("the models", self.client.is_server_ready, seconds=60)
 
@@ -334,6 +335,49 @@ class MakeRoom(Case):
             self.admin("POST", "make-room", body, expect=400)
 
 
+class Holds(Case):
+    settings = Case.settings + ["Memory.Limit=8M"]
+
+    def test_requests_outlive_holds_that_come_and_go(self):
+        failures, until, clients = [], time.monotonic() + 3, [self.connect() for _ in range(2)]
+
+        def ask(index):
+            while time.monotonic() < until and not failures:
+                try:
+                    self.check("red" if index else "green", 1 + index, client=clients[index])
+                except Exception as failure:  # noqa: BLE001 - shown below
+                    failures.append(failure)
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for turn in range(20):
+            self.admin("POST", "make-room", {"bytes": 1 << 40 if turn % 2 else 2 * MIB, "within_us": 20000,
+                                             "hold_us": (1, 1000, 20000)[turn % 3]})
+            time.sleep((turn % 4) / 40)
+        for thread in threads:
+            thread.join()
+        for client in clients:
+            client.close()
+        self.assertEqual(failures, [])
+
+
+class Reconfigured(Case):
+    def setUp(self):
+        self.file = harness.temporary_file(self, "")
+        self.more = ["--config", self.file]
+        super().setUp()
+
+    def test_a_lower_host_cache_drops_what_is_over(self):
+        self.admin("POST", "sleep", {"level": "weights"})
+        self.assertEqual({self.where(name) for name in self.weights}, {"host"})
+        with open(self.file, "w") as file:
+            file.write("[Memory]\nHostCache=1\n")
+        self.admin("POST", "reload")
+        for name in self.weights:
+            self.await_where(name, "dropped")
+            self.check(name)
+
+
 class Slow(Case):
     """A model of 64 MiB in 64 layers, which takes a while to come back."""
 
@@ -359,6 +403,21 @@ class Slow(Case):
         self.check("large", 1)
         row = self.model("large")
         self.assertEqual((row["reloads"], row["failed_reloads"]), (1, 0))
+
+    def test_a_model_told_to_sleep_on_its_way_back_answers_and_leaves_again(self):
+        self.ask()
+        self.admin("POST", "models/large/sleep", {"level": "all"})
+        done = []
+        self.client.async_infer("large", inputs(random_rows(1)), lambda result, error: done.append(error))
+        harness.wait_for("the reload has begun", lambda: self.model("large")["moving"] or done)
+        answer = self.admin("POST", "models/large/sleep", {"level": "all"})
+        harness.wait_for("the answer", lambda: done)
+        self.assertEqual(done, [None])
+        self.assertEqual(answer["busy"], 1)
+        self.await_where("large", "dropped")
+        self.ask()
+        time.sleep(0.1)
+        self.assertEqual(self.where("large"), "resident")
 
     def test_others_are_served_while_a_model_comes_back(self):
         self.ask()

@@ -210,6 +210,36 @@ static void a_lowered_budget_refuses_growth_until_enough_has_left(void **state)
     assert_int_equal(read_stats(f).budget_bytes, 500);
 }
 
+static void what_was_planned_is_committed_although_the_budget_fell(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_ok(ledger_add(f->weights, 300));
+    assert_ok(ledger_reserve(f->ledger, 400, NULL));
+    ledger_set_budget(f->ledger, 500);
+    assert_ok(ledger_add(f->arena, 400));
+    ledger_set_used(f->arena, 400, 7);
+    assert_refused(ledger_add(f->arena, 1));
+    ledger_unreserve(f->ledger, 400);
+    assert_refused(ledger_add(f->arena, 1));
+    assert_int_equal(read_stats(f).reserved_bytes, 700);
+}
+
+static void what_is_held_for_others_counts_for_later(void **state)
+{
+    struct fixture *f = *state;
+
+    assert_ok(ledger_add(f->weights, 100));
+    ledger_set_budget_for_now(f->ledger, BUDGET - 300, 300);
+    assert_int_equal(ledger_ceiling(f->ledger), BUDGET - 400);
+    assert_int_equal(ledger_ceiling_later(f->ledger), BUDGET - 100);
+    assert_int_equal(read_stats(f).held_bytes, 300);
+    assert_refused(ledger_reserve(f->ledger, BUDGET - 399, NULL));
+    ledger_set_budget(f->ledger, BUDGET);
+    assert_int_equal(read_stats(f).held_bytes, 0);
+    assert_int_equal(ledger_ceiling(f->ledger), BUDGET - 100);
+}
+
 static void closing_gives_back_what_an_account_holds(void **state)
 {
     struct fixture *f = *state;
@@ -305,6 +335,8 @@ int main(void)
         TEST(weights_take_the_place_of_cache),
         TEST(an_arena_that_gives_nothing_is_asked_once),
         TEST(a_lowered_budget_refuses_growth_until_enough_has_left),
+        TEST(what_was_planned_is_committed_although_the_budget_fell),
+        TEST(what_is_held_for_others_counts_for_later),
         TEST(closing_gives_back_what_an_account_holds),
         TEST(the_list_is_largest_first_and_splits_an_arena),
         TEST(peaks_restart_from_what_is_held),

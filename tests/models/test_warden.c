@@ -127,6 +127,39 @@ static void a_crossed_mark_empties_the_cache(void **state)
     assert_int_equal(view.transitions_total, 1);
 }
 
+static uint64_t budget_now(void)
+{
+    struct warden_view view;
+
+    warden_read(warden, &view);
+    assert_int_equal(view.ledger.budget_bytes + view.held_bytes, standard.budget_bytes);
+    assert_int_equal(view.ledger.held_bytes, view.held_bytes);
+    return view.ledger.budget_bytes;
+}
+
+static void holds_add_up_and_each_ends_with_its_own_time(void **state)
+{
+    int64_t now_us = clock_now_us();
+
+    (void)state;
+    warden_hold(warden, 4096, now_us + 86400000000);
+    warden_unhold(warden, 4096); /* nothing came: it holds nobody up */
+    warden_hold(warden, 8192, now_us + 1000000);
+    warden_hold(warden, 16384, now_us + 3000000);
+    assert_int_equal(budget_now(), standard.budget_bytes - 24576);
+    assert_true(warden_tick(warden, now_us) <= now_us + 1000000);
+    assert_int_equal(budget_now(), standard.budget_bytes - 24576);
+    (void)warden_tick(warden, now_us + 1000000);
+    assert_int_equal(budget_now(), standard.budget_bytes - 16384);
+    (void)warden_tick(warden, now_us + 3000000);
+    assert_int_equal(budget_now(), standard.budget_bytes);
+    for (int i = 0; i < 40; i++)
+        warden_hold(warden, 64, now_us + i);
+    assert_int_equal(budget_now(), standard.budget_bytes - UINT64_C(40) * 64);
+    (void)warden_tick(warden, now_us + 4000000);
+    assert_int_equal(budget_now(), standard.budget_bytes);
+}
+
 static void idleness_ends_with_nothing_cached(void **state)
 {
     struct govern_config config = standard;
@@ -264,6 +297,7 @@ int main(void)
                                         tear_down),
         TEST(empty_cache_gives_back_what_lanes_cache),
         TEST(a_crossed_mark_empties_the_cache),
+        TEST(holds_add_up_and_each_ends_with_its_own_time),
         TEST(idleness_ends_with_nothing_cached),
         TEST(the_systems_word_is_heard_at_the_next_tick),
         cmocka_unit_test_setup_teardown(a_hog_raises_the_level_and_its_leaving_lowers_it,

@@ -226,7 +226,6 @@ void run_admin_make_room(struct call *call)
     room->request = (struct room_request){
         .bytes = asked->bytes,
         .until_us = clock_now_us() + (asked->within_us > 0 ? asked->within_us : WITHIN_US),
-        .hold_us = asked->hold_us,
         .hold = asked->hold_us > 0 ? hold : NULL,
         .unhold = asked->hold_us > 0 ? unhold : NULL,
         .hold_arg = room,
