@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ctl.h"
-#include "half.h"
+#include "number.h"
 
 enum { MOST = 64, SHOWN = 8 };
 
@@ -39,23 +39,14 @@ static bool parse_job(struct ctl *ctl, struct job *job)
     return true;
 }
 
-static double number_at(const struct sluice_tensor *tensor, size_t index)
+/* With quotes and escapes, as JSON has them: a terminal obeys control characters. */
+static void print_text(const char *text, size_t length)
 {
-    const char *type = tensor->datatype;
-    const char *at = (const char *)tensor->data + index * datatype_bytes(type);
-    int64_t integer = 0;
+    json_t *string = json_stringn(text, length);
 
-    if (strcmp(type, "FP32") == 0)
-        return (double)*(const float *)at;
-    if (strcmp(type, "FP64") == 0)
-        return *(const double *)at;
-    if (strcmp(type, "FP16") == 0)
-        return (double)float_of_half(*(const uint16_t *)at);
-    memcpy(&integer, at, datatype_bytes(type));
-    if (type[0] == 'I') /* sign from the top byte */
-        integer = (int64_t)((uint64_t)integer << (64 - 8 * datatype_bytes(type))) >>
-                  (64 - 8 * datatype_bytes(type));
-    return (double)integer;
+    if (string == NULL || json_dumpf(string, stdout, JSON_ENCODE_ANY) != 0)
+        (void)fputs("null", stdout); /* no UTF-8; -o NAME=FILE.npy has the bytes */
+    json_decref(string);
 }
 
 static void print_shape(const struct sluice_tensor *tensor)
@@ -80,13 +71,16 @@ static void print_elements(const struct sluice_tensor *tensor, size_t most)
             memcpy(&length, at, 4);
             if (length > (size_t)(end - at) - 4)
                 return;
-            (void)printf("%s\"%.*s\"", separator, (int)length, at + 4);
+            (void)fputs(separator, stdout);
+            print_text(at + 4, length);
             at += 4 + length;
         }
         return;
     }
-    for (size_t i = 0; i < tensor->bytes / size && i < most; i++, separator = ", ")
-        (void)printf("%s%.9g", separator, number_at(tensor, i));
+    for (size_t i = 0; i < tensor->bytes / size && i < most; i++, separator = ", ") {
+        (void)fputs(separator, stdout);
+        number_print(stdout, tensor->datatype, (const char *)tensor->data + i * size);
+    }
 }
 
 static void print_summary(const struct sluice_tensor *tensor)
@@ -107,8 +101,9 @@ static void print_json(const struct sluice_response *response)
 
     (void)printf("{\"model_version\": \"%s\", \"outputs\": [", sluice_response_version(response));
     for (size_t i = 0; i < count; i++) {
-        (void)printf("%s{\"name\": \"%s\", \"datatype\": \"%s\", \"shape\": ", i == 0 ? "" : ", ",
-                     outputs[i].name, outputs[i].datatype);
+        (void)fputs(i == 0 ? "{\"name\": " : ", {\"name\": ", stdout);
+        print_text(outputs[i].name, strlen(outputs[i].name));
+        (void)printf(", \"datatype\": \"%s\", \"shape\": ", outputs[i].datatype);
         print_shape(&outputs[i]);
         (void)fputs(", \"data\": [", stdout);
         print_elements(&outputs[i], SIZE_MAX);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ctl.h"
-#include "half.h"
+#include "number.h"
 #include "proto/grpc_service.pb-c.h"
 
 int fetch_inputs(struct ctl *ctl, const char *model, const char *version,
@@ -103,30 +103,6 @@ static double next_random(uint64_t *state)
     return (double)(*state * UINT64_C(2685821657736338717) >> 11) * 0x1p-53;
 }
 
-/* Stores one number in the tensor's type; 16-bit floats are cut from the 32-bit form. */
-static void put_number(const struct sluice_tensor *tensor, void *bytes, size_t index, double value)
-{
-    const char *type = tensor->datatype;
-    size_t size = datatype_bytes(type);
-    char *at = (char *)bytes + index * size;
-
-    if (strcmp(type, "FP32") == 0) {
-        *(float *)at = (float)value;
-    } else if (strcmp(type, "FP64") == 0) {
-        *(double *)at = value;
-    } else if (strcmp(type, "FP16") == 0) {
-        *(uint16_t *)at = half_of_float((float)value);
-    } else if (strcmp(type, "BF16") == 0) {
-        float single = (float)value;
-
-        memcpy(at, (char *)&single + 2, 2);
-    } else { /* integers and BOOL, little-endian: the low bytes */
-        int64_t integer = (int64_t)value;
-
-        memcpy(at, &integer, size);
-    }
-}
-
 static void fill(const struct sluice_tensor *tensor, void *bytes, const char *how)
 {
     size_t count = tensor->bytes / datatype_bytes(tensor->datatype);
@@ -139,7 +115,8 @@ static void fill(const struct sluice_tensor *tensor, void *bytes, const char *ho
     for (size_t i = 0; i < count; i++) {
         double value = how[0] == 'o' ? 1 : how[0] == 'z' ? 0 : next_random(&state);
 
-        put_number(tensor, bytes, i, how[0] != 'r' || is_float ? value : floor(value * limit));
+        number_put(how[0] != 'r' || is_float ? value : floor(value * limit), tensor->datatype,
+                   (char *)bytes + i * datatype_bytes(tensor->datatype));
     }
 }
 
@@ -158,6 +135,12 @@ static bool make_text(const char *text, struct sluice_tensor *tensor, void **out
     return true;
 }
 
+static bool complain_of_type(const char *argument, const char *datatype)
+{
+    (void)fprintf(stderr, "sluicectl: input '%s': a number is none of %s\n", argument, datatype);
+    return false;
+}
+
 /* "1,2.5,3": a row of numbers; the shape is the declared one with one open dimension fitted. */
 static bool make_list(const char *argument, const char *text, const struct port_info *port,
                       struct sluice_tensor *tensor, void **out_bytes)
@@ -165,6 +148,8 @@ static bool make_list(const char *argument, const char *text, const struct port_
     int64_t count = 1, known = 1;
     size_t open = SIZE_MAX;
 
+    if (strchr("0123456789+-.ni", *text) == NULL || datatype_bytes(tensor->datatype) == 0)
+        return complain(argument, "a value is @file.npy, random:, zeros:, ones:, text: or numbers");
     for (const char *at = text; *at != '\0'; at++)
         count += *at == ',';
     tensor->rank = port->rank;
@@ -181,13 +166,11 @@ static bool make_list(const char *argument, const char *text, const struct port_
     if (!allocate(tensor, out_bytes))
         return complain(argument, "there is no memory for it");
     for (int64_t i = 0; i < count; i++) {
-        char *end;
-        double value = strtod(text, &end);
+        char *at = (char *)*out_bytes + (size_t)i * datatype_bytes(tensor->datatype);
+        const char *end;
 
-        if (end == text || (*end != ',' && *end != '\0'))
-            return complain(argument,
-                            "a value is @file.npy, random:, zeros:, ones:, text: or numbers");
-        put_number(tensor, *out_bytes, (size_t)i, value);
+        if (!number_read(text, tensor->datatype, at, &end) || (*end != ',' && *end != '\0'))
+            return complain_of_type(argument, tensor->datatype);
         text = end + 1;
     }
     return true;
@@ -214,7 +197,7 @@ static bool read_file(const char *argument, const char *path, struct sluice_tens
 static bool make_value(const char *argument, const char *value, const struct port_info *port,
                        struct sluice_tensor *tensor, void **out_bytes)
 {
-    static const char *const generators[] = {"random:", "zeros:", "ones:"};
+    static const char *const generators[] = {"random", "zeros", "ones"};
 
     if (value[0] == '@')
         return read_file(argument, value + 1, tensor, out_bytes);
@@ -226,8 +209,10 @@ static bool make_value(const char *argument, const char *value, const struct por
     for (size_t i = 0; i < 3; i++) {
         size_t length = strlen(generators[i]);
 
-        if (strncmp(value, generators[i], length) != 0)
+        if (strncmp(value, generators[i], length) != 0 ||
+            (value[length] != ':' && value[length] != '\0'))
             continue;
+        length += value[length] == ':' ? 1 : 0;
         if (datatype_bytes(tensor->datatype) == 0)
             return complain(argument, "BYTES take text: or nothing else");
         if (!parse_dims(value + length, port, tensor))

@@ -274,14 +274,17 @@ struct load_counts repository_load_counts(struct repository *repository)
                                 .failed = atomic_load(&repository->loads_failed)};
 }
 
+/* A model that serves is ready, whatever became of an attempt to load it anew. */
 static bool entry_is_ready(const struct entry *entry)
 {
-    if (entry->reason[0] != '\0')
-        return false;
-    for (size_t i = 0; i < entry->slots; i++)
+    bool serves = false;
+
+    for (size_t i = 0; i < entry->slots; i++) {
         if (entry->slot[i].wanted && entry->slot[i].state != MODEL_READY)
             return false;
-    return true;
+        serves = serves || entry->slot[i].state == MODEL_READY;
+    }
+    return serves || entry->reason[0] == '\0';
 }
 
 bool repository_is_ready(struct repository *repository, bool strict)

@@ -56,7 +56,7 @@ class Control(Case):
                          ("magika", "1", "READY", "on"))
         self.assertEqual(model["resident_bytes"], loaded["resident_bytes"])
         self.assertLessEqual({"reason"}, set(model))
-        answer = self.ctl("infer", "magika", "-i", "bytes=zeros:1x2048")
+        answer = self.ctl("infer", "magika", "-i", "bytes=zeros")
         self.assertEqual(answer["outputs"][0]["shape"], [1, 214])
         self.ctl("empty-cache", "--force")
         held = self.ctl("memory")["reserved_bytes"]

@@ -170,7 +170,11 @@ class Explicit(Case):
         with self.assertRaises(InferenceServerException) as caught:
             self.client.load_model("m")
         self.assertIn("model.onnx", str(caught.exception))
+        for config in ("{bad", '{"max_batch_sise": 4}'):
+            with self.assertRaises(InferenceServerException):
+                self.client.load_model("m", config=config)
         self.assertEqual(self.ask("m"), 5)
+        self.assertTrue(self.client.is_server_ready())
         self.server.request("POST", "/sluice/v1/empty-cache", b'{"forced": true}', role="admin")
         self.assertLessEqual(self.reserved(), held)
 
