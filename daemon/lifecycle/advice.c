@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "device/host_source.h"
 #include "govern/marks.h"
@@ -57,8 +58,11 @@ static void print(void *arg, const char *sentence)
     fprintf(arg, "sluiced: warning: %s\n", sentence);
 }
 
+/* "auto" is the CPU where there is no driver of a CUDA device (Linux', WSL's). */
 static bool is_host_device(const char *name)
 {
+    if (strcmp(name, "auto") == 0)
+        return access("/dev/nvidiactl", F_OK) != 0 && access("/dev/dxg", F_OK) != 0;
     return strcmp(name, "cpu") == 0 || strcmp(name, "null") == 0;
 }
 
