@@ -185,15 +185,30 @@ static enum status start_threads(struct repository *repository)
     return repository->has_thread ? STATUS_OK : STATUS_NO_MEMORY;
 }
 
+/* A daemon that could not look for models would say that it serves all of them. */
+static enum status check_folder(const char *path, struct error *err)
+{
+    struct error why;
+    enum status status;
+    char **names;
+    size_t count;
+
+    if (!folder_exists(path))
+        return error_set(err, STATUS_NOT_FOUND, "the model repository '%s' is no folder", path);
+    status = folder_models(path, &names, &count, &why);
+    if (status != STATUS_OK)
+        return error_set(err, status, "the model repository cannot be read: %s", why.text);
+    folder_free_names(names, count);
+    return STATUS_OK;
+}
+
 enum status repository_create(const struct repository_config *config,
                               struct repository **out_repository, struct error *err)
 {
     struct repository *repository;
     enum status status;
 
-    if (!folder_exists(config->path))
-        return error_set(err, STATUS_NOT_FOUND, "the model repository '%s' is no folder",
-                         config->path);
+    TRY(check_folder(config->path, err));
     repository = calloc(1, sizeof(*repository));
     if (repository == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the model repository");

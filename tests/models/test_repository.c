@@ -548,9 +548,33 @@ static void tritons_examples_load(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
 
+static void a_folder_that_may_not_be_read_stops_the_start(void **state)
+{
+    char path[] = "/tmp/sluice-models-XXXXXX";
+    struct repository_config config = {.path = path};
+    struct repository *repository = NULL;
+    bool is_root = geteuid() == 0;
+    enum status status;
+    struct error err;
+
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    assert_int_equal(chmod(path, 0), 0);
+    if (is_root) /* who may read anything */
+        assert_int_equal(seteuid(65534), 0);
+    status = repository_create(&config, &repository, &err);
+    if (is_root)
+        assert_int_equal(seteuid(0), 0);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(status, STATUS_IO);
+    assert_non_null(strstr(err.text, "Permission denied"));
+    assert_null(repository);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_folder_that_may_not_be_read_stops_the_start),
         TEST(a_model_without_configuration_is_ready_and_batches),
         TEST(a_loaded_model_answers),
         TEST(a_model_whose_rows_depend_on_each_other_is_served_one_by_one),
