@@ -146,6 +146,7 @@ SIM_EXPORT cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t 
 {
     struct part *part = part_of(descriptor, __func__);
 
+    (void)sim_library_call("cudnnBackendDestroyDescriptor");
     if (part == NULL)
         return CUDNN_STATUS_BAD_PARAM;
     drop(part);

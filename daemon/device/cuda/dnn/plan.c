@@ -220,7 +220,8 @@ enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands 
     const struct dnn *dnn = plan->dnn;
     const void *all[] = {operands->x, operands->w, operands->bias, operands->z, operands->y};
     const void *addresses[5];
-    struct dnn_plan pack = {.dnn = dnn};
+    dnn_part parts[1]; /* the pack, and no memory of its own */
+    struct dnn_plan pack = {.dnn = dnn, .parts = parts, .room = 1};
     struct dnn_builder builder = {.plan = &pack, .status = CUDNN_STATUS_SUCCESS};
     int64_t ids[5], count = 0;
     dnn_part part;
@@ -242,6 +243,6 @@ enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands 
         builder.status = dnn->cudnnSetStream(dnn->lane[lane], stream);
     if (builder.status == CUDNN_STATUS_SUCCESS)
         builder.status = dnn->cudnnBackendExecute(dnn->lane[lane], plan->plan, part);
-    dnn_plan_free(&pack);
+    forget(&pack, 0);
     return dnn_status(builder.status);
 }

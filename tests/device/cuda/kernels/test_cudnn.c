@@ -50,6 +50,8 @@ static void convolve(enum dtype dtype, int64_t images, int64_t groups, const int
     op_test_run(tester, &test);
 }
 
+static unsigned long failed_creations; /* as ordered */
+
 static const int64_t no_pads[4], pads_all_round[] = {1, 1, 1, 1}, pads_behind[] = {0, 0, 2, 1};
 
 static void the_library_convolves_every_type_it_is_for(void **state)
@@ -88,6 +90,7 @@ static void a_convolution_that_the_library_has_no_engine_for_goes_to_the_own_ker
     }
     for (unsigned call = 1; call < 60; call += 5) {
         fail_call("cudnnBackendCreateDescriptor", call, NOT_SUPPORTED);
+        failed_creations++;
         convolve(DTYPE_FLOAT, 2, 1, no_pads, false);
     }
     fail_call("cudnnBackendFinalize", 0, 0);
@@ -130,6 +133,14 @@ static void the_library_pools_plain_images(void **state)
     assert_int_equal(count_calls("cudnnBackendExecute"), before + 2); /* with one row alone */
 }
 
+/* Plans that could not be made, too. */
+static void every_descriptor_was_given_back(void **state)
+{
+    (void)state;
+    assert_int_equal(count_calls("cudnnBackendCreateDescriptor") - failed_creations,
+                     count_calls("cudnnBackendDestroyDescriptor"));
+}
+
 static void nothing_was_found_wrong_with_any_call(void **state)
 {
     (void)state;
@@ -143,6 +154,7 @@ int main(void)
         cmocka_unit_test(images_have_the_same_bits_in_batches_of_every_size),
         cmocka_unit_test(a_convolution_that_the_library_has_no_engine_for_goes_to_the_own_kernel),
         cmocka_unit_test(the_library_pools_plain_images),
+        cmocka_unit_test(every_descriptor_was_given_back),
         cmocka_unit_test(nothing_was_found_wrong_with_any_call),
     };
 
