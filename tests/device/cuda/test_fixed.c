@@ -1,0 +1,79 @@
+/* What context and code take of the device, told from what others take. */
+#include "sim_device.h"
+
+#include "models/fixed.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+static uint64_t fixed_of(struct device *device)
+{
+    return device->ops->fixed_bytes(device);
+}
+
+static void the_context_counts_as_ours_and_what_came_before_as_others(void **state)
+{
+    struct device *device;
+
+    (void)state;
+    sim_set_memory(4096 * MIB, 500 * MIB);
+    device = open_cuda();
+    assert_int_equal(fixed_of(device), 256 * MIB);
+    device_close(device);
+}
+
+static void what_a_load_adds_beyond_what_is_mapped_is_ours(void **state)
+{
+    struct device *device;
+    void *base;
+
+    (void)state;
+    sim_set_memory(4096 * MIB, 500 * MIB);
+    device = open_cuda();
+    sim_set_memory(4096 * MIB, 700 * MIB); /* another process, between loads */
+    device->ops->fixed_mark(device);
+    assert_int_equal(fixed_of(device), 256 * MIB);
+    assert_ok(device->memory->ops->reserve(device->memory, 64 * MIB, &base));
+    assert_ok(device->memory->ops->commit(device->memory, base, 64 * MIB));
+    assert_int_equal(fixed_of(device), 256 * MIB);
+    sim_set_memory(4096 * MIB, 710 * MIB); /* as code would that is loaded now */
+    assert_int_equal(fixed_of(device), 266 * MIB);
+    device->memory->ops->release(device->memory, base, 64 * MIB);
+    assert_int_equal(fixed_of(device), 266 * MIB);
+    device_close(device);
+}
+
+static void the_ledger_shows_it_as_a_kind_of_its_own(void **state)
+{
+    struct ledger_stats stats;
+    struct fixed_cost fixed;
+    struct device *device;
+    struct ledger *ledger;
+
+    (void)state;
+    sim_set_memory(4096 * MIB, 500 * MIB);
+    device = open_cuda();
+    assert_ok(ledger_create(3000 * MIB, &ledger));
+    assert_ok(fixed_open(&fixed, device, ledger));
+    ledger_read(ledger, &stats);
+    assert_int_equal(stats.kind_bytes[MEM_FIXED], 256 * MIB);
+    fixed_before_load(&fixed);
+    sim_set_memory(4096 * MIB, 532 * MIB);
+    fixed_after_load(&fixed);
+    ledger_read(ledger, &stats);
+    assert_int_equal(stats.kind_bytes[MEM_FIXED], 288 * MIB);
+    fixed_close(&fixed);
+    ledger_destroy(ledger);
+    device_close(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_context_counts_as_ours_and_what_came_before_as_others,
+                               clean_slate),
+        cmocka_unit_test_setup(what_a_load_adds_beyond_what_is_mapped_is_ours, clean_slate),
+        cmocka_unit_test_setup(the_ledger_shows_it_as_a_kind_of_its_own, clean_slate),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
