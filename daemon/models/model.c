@@ -231,6 +231,20 @@ static enum status check_shape(const struct model *model, const struct request_i
     return STATUS_OK;
 }
 
+/* Kernels may count on it: 2 would be true for one and 2.0 for the next. */
+static enum status check_truths(const struct model *model, const struct request_input *in,
+                                const struct model_port *port, struct error *err)
+{
+    const uint8_t *truths = in->data;
+
+    for (size_t i = 0; port->dtype == DTYPE_BOOL && i < in->bytes; i++)
+        if (truths[i] > 1)
+            return error_set(err, STATUS_INVALID,
+                             "input '%s' for model '%s' holds a BOOL of %u, allowed are 0 and 1",
+                             port->name, model->name, truths[i]);
+    return STATUS_OK;
+}
+
 static enum status check_rows(const struct model *model, const struct request *request,
                               struct error *err)
 {
@@ -255,8 +269,10 @@ enum status model_check_request(const struct model *model, struct request *reque
                                 struct error *err)
 {
     TRY(check_complete(model, request, err));
-    for (size_t i = 0; i < model->inputs; i++)
+    for (size_t i = 0; i < model->inputs; i++) {
         TRY(check_shape(model, &request->in[i], &model->in[i], err));
+        TRY(check_truths(model, &request->in[i], &model->in[i], err));
+    }
     request->rows = 1;
     if (model->config->max_batch_size == 0 || model->inputs == 0)
         return STATUS_OK;

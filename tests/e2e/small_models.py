@@ -91,6 +91,13 @@ def waves(channels=8):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def truths():
+    """y = 1.0 where x holds, over rows of four BOOL."""
+    ports = [helper.make_tensor_value_info(name, kind, ["n", 4]) for name, kind in (("x", TensorProto.BOOL), ("y", FLOAT))]
+    graph = helper.make_graph([helper.make_node("Cast", ["x"], ["y"], to=FLOAT)], "g", ports[:1], ports[1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def softmax(axis, columns=4):
     return _graph([helper.make_node("Softmax", ["x"], ["y"], axis=axis)], columns, {})
 

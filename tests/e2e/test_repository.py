@@ -96,6 +96,17 @@ class AtStart(Case):
         self.assertEqual([name for name, _ in self.index()], ["two"])
         self.assertEqual(len(json.loads(self.server.request("POST", "/v2/repository/index")[2])), 1)
 
+    def test_a_bool_is_0_or_1(self):
+        small_models.write(self.folder.name, "truths", small_models.truths())
+        self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
+        tensor = grpcclient.InferInput("x", [1, 4], "BOOL")
+        tensor.set_data_from_numpy(np.array([[True, False, True, False]]))
+        np.testing.assert_array_equal(self.client.infer("truths", [tensor]).as_numpy("y"), [[1, 0, 1, 0]])
+        tensor._raw_content = b"\0\1\2\1"
+        with self.assertRaisesRegex(InferenceServerException, "a BOOL of 2, allowed are 0 and 1"):
+            self.client.infer("truths", [tensor])
+
     def test_a_model_that_can_never_run_is_refused_at_load(self):
         for name, model in (("axis", small_models.softmax(axis=7)), ("strides", small_models.conv(strides=[0, 0])),
                             ("groups", small_models.conv(group=0))):

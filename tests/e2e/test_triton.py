@@ -61,6 +61,14 @@ class Clients(unittest.TestCase):
             extensions = metadata["extensions"] if isinstance(metadata, dict) else metadata.extensions
             self.assertIn("statistics", extensions)
 
+    def test_queries_mean_nothing(self):
+        more = {"query_params": {"test_1": 1, "name": "nothing"}}
+        self.assertTrue(self.http.is_server_live(**more))
+        self.assertTrue(self.http.is_model_ready("simple", **more))
+        self.assertEqual(self.http.get_model_metadata("simple", **more)["name"], "simple")
+        self.assertEqual(len(self.http.get_inference_statistics("simple", **more)["model_stats"]), 1)
+        self.assertTrue(self.http.get_model_repository_index(**more))
+
     def test_sums_and_differences_are_right(self):
         first, second = numbers(np.int32)
         for client, module in self.both():
