@@ -90,6 +90,7 @@ struct call {
     bool plain_errors; /* ModelStreamInfer: failures end the stream instead of being messages */
     int told_health;   /* Health.Watch: the status last sent */
     uint8_t seen;      /* HTTP/2: which of the headers that a call must have */
+    size_t head_bytes; /* of its fields, each 32 more than name and value: RFC 9113, 6.5.2 */
     uint8_t prefix_size;
     uint8_t prefix[5];                  /* of the message being received */
     uint8_t out_prefix[5];              /* of the message being sent */

@@ -96,6 +96,9 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     (void)flags, (void)user;
     if (call == NULL || frame->headers.cat != NGHTTP2_HCAT_REQUEST || name_size == 0)
         return 0;
+    call->head_bytes += name_size + size + 32;
+    if (call->head_bytes > HEADER_LIST_MAX)
+        return 0; /* refused when it has come to its end */
     if (name[0] == ':') {
         on_pseudo_header(call, name, name_size, value, size);
     } else if (is_name(name, name_size, "content-type")) {
@@ -131,6 +134,12 @@ static void on_headers(struct call *call)
     struct server *server = call->server;
     bool has_own_deadline = call->deadline_us != CLOCK_NEVER;
 
+    if (call->head_bytes > HEADER_LIST_MAX) {
+        call->body.state = BODY_REFUSED;
+        call_fail(call, STATUS_NO_MEMORY, "headers of %zu bytes are larger than the limit of %d",
+                  call->head_bytes, HEADER_LIST_MAX);
+        return;
+    }
     if (call->seen != SAW_ALL) {
         refuse_http(call, (call->seen & SAW_GRPC) != 0);
         return;

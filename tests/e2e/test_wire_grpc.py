@@ -103,6 +103,13 @@ class Wire(Case):
                           lambda: unary(self.channel, INFER, request(raw=bytes(9 << 20))))
         self.assertIn("MaxMessageBytes", text)
 
+    def test_too_large_a_head_is_refused(self):
+        self.assertTrue(unary(self.channel, INFER, request(), metadata=[("x", "y" * 15000)]))
+        text = self.fails(grpc.StatusCode.RESOURCE_EXHAUSTED, lambda: unary(
+            self.channel, INFER, request(), metadata=[("x", "y" * 17000)]))
+        self.assertIn("larger than the limit of 16384", text)
+        self.assertTrue(unary(self.channel, INFER, request()))
+
     def test_compressed_messages_are_read(self):
         for coding in (grpc.Compression.Gzip, grpc.Compression.Deflate):
             raw = bytes(100000)
