@@ -239,9 +239,9 @@ def layer_norm(n, x, width):
                   n.weight(n.normal(width, scale=0.05)), axis=-1, epsilon=1e-12)
 
 
-def minilm_128(path):
+def bert(path, width, heads, hidden, layers):
     n = Net()
-    width, heads, hidden, layers, vocabulary = 384, 12, 1536, 6, 30522
+    vocabulary = 30522
     words = n.node("Gather", n.weight(n.normal(vocabulary, width, scale=0.05)), "input_ids")
     kinds = n.node("Gather", n.weight(n.normal(2, width, scale=0.05)), "token_type_ids")
     x = n.node("Add", n.node("Add", words, kinds), n.weight(n.normal(1, 128, width, scale=0.05)))
@@ -252,6 +252,14 @@ def minilm_128(path):
         x = encoder_layer(n, x, width, heads, hidden, mask)
     ids = [(name, TensorProto.INT64, ["N", 128]) for name in ("input_ids", "attention_mask", "token_type_ids")]
     n.save(path, ids, "y", ["N", 128, width])
+
+
+def minilm_128(path):
+    bert(path, 384, 12, 1536, 6)
+
+
+def bert_base_128(path):
+    bert(path, 768, 12, 3072, 12)
 
 
 def vit_s(path):
@@ -288,6 +296,26 @@ def identity(path):
 
 
 MODELS = {f.__name__: f for f in (resnet50, mobilenetv2, squeezenet, densenet121, yolo_n320, minilm_128, vit_s, mlp, mlp_16, identity)}
+ON_DEMAND = {"bert_base_128": bert_base_128}  # 440 MB: made only by name
+
+
+def to_half(source, path):
+    """The same network in half precision, inputs and outputs too."""
+    model = onnx.load(source)
+    graph = model.graph
+    # These stay what they are, whatever the network computes in.
+    kept = {name for node in graph.node if node.op_type == "Resize" for name in node.input[1:3]}
+    for weight in graph.initializer:
+        if weight.data_type == TensorProto.FLOAT and weight.name not in kept:
+            weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight).astype("f2"), weight.name))
+    for port in [*graph.input, *graph.output, *graph.value_info]:
+        if port.type.tensor_type.elem_type == TensorProto.FLOAT:
+            port.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for node in graph.node:
+        for attribute in node.attribute:
+            if node.op_type == "Cast" and attribute.i == TensorProto.FLOAT:
+                attribute.i = TensorProto.FLOAT16
+    onnx.save(model, path)
 
 
 def main():
@@ -298,7 +326,7 @@ def main():
     for name in sys.argv[2:] or MODELS:
         path = folder / f"{name}.onnx"
         if not path.exists():
-            MODELS[name](path)
+            {**MODELS, **ON_DEMAND}[name](path)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 /* sluice-bench MODEL.onnx THREADS BATCH SECONDS [--shape NAME:1x3x224x224] [--profile] [--explain]
+ *              [--device NAME] [--precision NAME] [--eager]
  *
- * The bare engine, no daemon: one JSON line with median_ms, min_ms, peak_bytes, lower_bound_bytes.
- * An unknown first dimension is BATCH, other unknown ones are 1 unless --shape says otherwise.
+ * The bare engine, no daemon: one JSON line with median_ms, min_ms, first_ms, peak_bytes,
+ * lower_bound_bytes. An unknown first dimension is BATCH, other unknown ones are 1 unless --shape
+ * says otherwise. On a device with memory of its own a round is copies in, the run, copies out;
+ * --eager records nothing.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -23,7 +26,9 @@ struct given_shape {
 struct options {
     const char *model;
     const char *device;
+    const char *precision;
     unsigned threads;
+    bool eager;
     int64_t batch;
     double seconds;
     bool profile;
@@ -65,8 +70,12 @@ static bool parse_options(int count, char **words, struct options *options)
             options->profile = true;
         } else if (strcmp(words[i], "--explain") == 0) {
             options->explain = true;
+        } else if (strcmp(words[i], "--eager") == 0) {
+            options->eager = true;
         } else if (strcmp(words[i], "--device") == 0 && i + 1 < count) {
             options->device = words[++i];
+        } else if (strcmp(words[i], "--precision") == 0 && i + 1 < count) {
+            options->precision = words[++i];
         } else if (strcmp(words[i], "--shape") == 0 && i + 1 < count) {
             if (options->shapes == MAX_SHAPES ||
                 !parse_shape(words[++i], &options->shape[options->shapes++]))
@@ -195,17 +204,46 @@ struct bench {
     struct plan *plan;
     struct run run;
     struct run_buffer *bound; /* as bound first: place may change run.out */
+    struct solo_room room;    /* of a device with memory of its own */
+    struct tensor *in_host;
+    void **out_host; /* what is copied out */
     int64_t *times_ns;
+    int64_t first_ns; /* of the very first round */
     size_t rounds;
     int64_t cpu_ns; /* of all threads, over all rounds */
 };
 
+static enum status copy_in(struct bench *bench)
+{
+    struct device_lane *lane = bench->solo->lane;
+
+    for (size_t i = 0; i < bench->run.inputs; i++)
+        TRY(lane->device->ops->copy_in(lane, bench->run.in[i].data, bench->in_host[i].data,
+                                       bench->run.in[i].bytes));
+    return STATUS_OK;
+}
+
+static enum status copy_out(struct bench *bench)
+{
+    struct device_lane *lane = bench->solo->lane;
+
+    for (size_t i = 0; i < bench->run.outputs; i++)
+        TRY(lane->device->ops->copy_out(lane, bench->out_host[i], bench->run.out[i].data,
+                                        bench->run.out[i].bytes));
+    return lane->device->ops->lane_wait(lane);
+}
+
 static enum status round_once(struct bench *bench, int64_t *out_ns, struct error *err)
 {
+    bool copies = !solo_has_host_memory(bench->solo);
     int64_t start = clock_now_ns();
 
+    if (copies)
+        TRY(copy_in(bench));
     memcpy(bench->run.out, bench->bound, bench->run.outputs * sizeof(*bench->bound));
     TRY(plan_run(bench->plan, &bench->run, err));
+    if (copies)
+        TRY(copy_out(bench));
     *out_ns = clock_now_ns() - start;
     return STATUS_OK;
 }
@@ -222,8 +260,10 @@ static enum status measure(struct bench *bench, struct error *err)
 {
     int64_t end = clock_now_ns() + (int64_t)(bench->options->seconds * 1e9), ignored;
 
+    bench->solo->lane->device->ops->lane_enter(bench->solo->lane);
+    TRY(round_once(bench, &bench->first_ns, err));
     for (int i = 0; i < 2; i++)
-        TRY(round_once(bench, &ignored, err)); /* warm: pages, threads */
+        TRY(round_once(bench, &ignored, err)); /* warm: pages, threads, a recording */
     bench->cpu_ns = cpu_now_ns();
     while (bench->rounds < MAX_ROUNDS && (bench->rounds < 5 || clock_now_ns() < end)) {
         TRY(round_once(bench, &bench->times_ns[bench->rounds], err));
@@ -242,13 +282,60 @@ static void report(const struct bench *bench)
     plan_read(bench->plan, &facts);
     if (bench->options->profile || bench->options->explain)
         plan_explain(bench->plan, stderr, false);
-    printf("{\"median_ms\": %.4f, \"min_ms\": %.4f, \"cpu_ms\": %.4f, \"peak_bytes\": %" PRIu64
-           ", \"lower_bound_bytes\": %" PRIu64
+    printf("{\"median_ms\": %.4f, \"min_ms\": %.4f, \"first_ms\": %.4f, \"cpu_ms\": %.4f, "
+           "\"peak_bytes\": %" PRIu64 ", \"lower_bound_bytes\": %" PRIu64
            ", \"rounds\": %zu, \"steps\": %u, \"resident_bytes\": %zu}\n",
-           median, (double)bench->times_ns[0] / 1e6,
+           median, (double)bench->times_ns[0] / 1e6, (double)bench->first_ns / 1e6,
            (double)bench->cpu_ns / 1e6 / (double)bench->rounds, facts.peak_bytes,
            facts.lower_bound_bytes, bench->rounds, facts.steps,
            network_resident_bytes(bench->solo->network));
+}
+
+/* Room on the device for what lies on the host. */
+static enum status bind_inputs(struct bench *bench, struct run_buffer *in, size_t inputs,
+                               struct error *err)
+{
+    for (size_t i = 0; i < inputs; i++) {
+        const struct tensor *tensor = &bench->in_host[i];
+
+        in[i] = (struct run_buffer){(void *)(uintptr_t)tensor->data, tensor_bytes(tensor)};
+        if (solo_has_host_memory(bench->solo))
+            continue;
+        in[i].data = solo_take(&bench->room, in[i].bytes);
+        if (in[i].data == NULL)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for input %zu", i);
+    }
+    return STATUS_OK;
+}
+
+static enum status bind_outputs(struct bench *bench, size_t outputs,
+                                const struct network_port *ports, struct error *err)
+{
+    bool host = solo_has_host_memory(bench->solo);
+    const bool *bound;
+    const struct shape *shapes = plan_output_shapes(bench->plan, &bound);
+
+    bench->out_host = calloc(outputs + 1, sizeof(*bench->out_host));
+    if (bench->out_host == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory");
+    for (size_t i = 0; i < outputs; i++) {
+        struct run_buffer *buffer = &bench->bound[i];
+
+        if (bound[i] && !host)
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "output %zu has a shape that depends on data: not measured on a "
+                             "device with memory of its own",
+                             i);
+        buffer->bytes =
+            bound[i] ? RUN_PLACE : (size_t)shape_count(&shapes[i]) * dtype_bytes(ports[i].dtype);
+        if (bound[i])
+            continue;
+        bench->out_host[i] = aligned_alloc(64, (buffer->bytes + 64) & ~(size_t)63);
+        buffer->data = host ? bench->out_host[i] : solo_take(&bench->room, buffer->bytes);
+        if (buffer->data == NULL || bench->out_host[i] == NULL)
+            return error_set(err, STATUS_NO_MEMORY, "no memory for output %zu", i);
+    }
+    return STATUS_OK;
 }
 
 static enum status run_bench(struct bench *bench, struct error *err)
@@ -262,32 +349,21 @@ static enum status run_bench(struct bench *bench, struct error *err)
     struct run_buffer *out = calloc(outputs + 1, sizeof(*out));
     struct shape *shapes = calloc(inputs + outputs + 1, sizeof(*shapes));
     void **kept = calloc(outputs + 1, sizeof(*kept));
-    const struct shape *out_shapes;
     struct plan_facts facts;
-    const bool *bound;
 
     bench->bound = calloc(outputs + 1, sizeof(*bench->bound));
     bench->times_ns = calloc(MAX_ROUNDS, sizeof(*bench->times_ns));
     if (tensors == NULL || in == NULL || out == NULL || shapes == NULL || kept == NULL ||
         bench->bound == NULL || bench->times_ns == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory");
+    bench->in_host = tensors;
+    bench->room.solo = solo;
     TRY(make_inputs(bench->options, in_ports, inputs, tensors, err));
-    for (size_t i = 0; i < inputs; i++) {
-        in[i] = (struct run_buffer){(void *)(uintptr_t)tensors[i].data, tensor_bytes(&tensors[i])};
+    TRY(bind_inputs(bench, in, inputs, err));
+    for (size_t i = 0; i < inputs; i++)
         shapes[i] = tensors[i].shape;
-    }
     TRY(network_plan(solo->network, shapes, &bench->plan, err));
-    out_shapes = plan_output_shapes(bench->plan, &bound);
-    for (size_t i = 0; i < outputs; i++) {
-        size_t bytes = bound[i]
-                           ? RUN_PLACE
-                           : (size_t)shape_count(&out_shapes[i]) * dtype_bytes(out_ports[i].dtype);
-
-        bench->bound[i].bytes = bytes;
-        if (!bound[i] &&
-            (bench->bound[i].data = aligned_alloc(64, (bytes + 64) & ~(size_t)63)) == NULL)
-            return error_set(err, STATUS_NO_MEMORY, "no memory for output %zu", i);
-    }
+    TRY(bind_outputs(bench, outputs, out_ports, err));
     plan_read(bench->plan, &facts);
     bench->run = (struct run){
         .lane = solo->lane,
@@ -313,10 +389,15 @@ int main(int count, char **words)
 
     if (!parse_options(count, words, &options)) {
         fprintf(stderr, "usage: sluice-bench MODEL.onnx THREADS BATCH SECONDS "
-                        "[--shape NAME:1x3x224x224]… [--profile] [--explain] [--device NAME]\n");
+                        "[--shape NAME:1x3x224x224]… [--profile] [--explain] [--device NAME] "
+                        "[--precision NAME] [--eager]\n");
         return 2;
     }
-    status = solo_open(options.device, options.threads, &solo, &err);
+    status = solo_open_as(&(struct solo_config){.device = options.device,
+                                                .threads = options.threads,
+                                                .precision = options.precision,
+                                                .eager = options.eager},
+                          &solo, &err);
     if (status == STATUS_OK)
         status = solo_load(&solo, options.model, &err);
     if (status == STATUS_OK)

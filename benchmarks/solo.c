@@ -8,16 +8,38 @@
 
 static const uint64_t BUDGET_BYTES = UINT64_C(64) << 30;
 
+/* The same device, but one that cannot record. */
+static enum status forget_recordings(struct solo *solo)
+{
+    solo->ops = malloc(sizeof(*solo->ops));
+    if (solo->ops == NULL)
+        return STATUS_NO_MEMORY;
+    *solo->ops = *solo->device->ops;
+    solo->ops->record_begin = NULL;
+    solo->device->ops = solo->ops;
+    return STATUS_OK;
+}
+
 enum status solo_open(const char *device, unsigned threads, struct solo *out_solo,
                       struct error *err)
 {
-    const struct device_config config = {.name = device, .lanes = 1, .threads = threads};
+    return solo_open_as(&(struct solo_config){.device = device, .threads = threads}, out_solo, err);
+}
+
+enum status solo_open_as(const struct solo_config *wanted, struct solo *out_solo, struct error *err)
+{
+    const struct device_config config = {.name = wanted->device,
+                                         .lanes = 1,
+                                         .threads = wanted->threads,
+                                         .precision = wanted->precision};
     struct solo solo = {0};
     enum status status;
 
     device_register(&device_cpu_ops);
     device_register(&device_null_ops);
     status = device_open(&config, &solo.device, err);
+    if (status == STATUS_OK && wanted->eager)
+        status = forget_recordings(&solo);
     if (status == STATUS_OK)
         status = solo.device->ops->lane_open(solo.device, 0, &solo.lane);
     if (status == STATUS_OK)
@@ -52,6 +74,7 @@ void solo_close(struct solo *solo)
     if (solo->lane != NULL)
         solo->device->ops->lane_close(solo->lane);
     device_close(solo->device);
+    free(solo->ops);
     *solo = (struct solo){0};
 }
 
@@ -71,42 +94,48 @@ enum status solo_load(struct solo *solo, const char *path, struct error *err)
 
 enum { IO_ALIGNMENT = 256 };
 
-/* Memory of one run: the host's by malloc, the device's from solo->io, behind each other. */
+bool solo_has_host_memory(const struct solo *solo)
+{
+    return solo->device->ops->host_memory;
+}
+
+void *solo_take(struct solo_room *room, size_t bytes)
+{
+    size_t taken = (bytes + IO_ALIGNMENT) / IO_ALIGNMENT * IO_ALIGNMENT;
+    void *base;
+    char *at;
+
+    if (solo_has_host_memory(room->solo))
+        return malloc(bytes > 0 ? bytes : 1);
+    if (room->base == NULL) {
+        if (lane_arena_begin(room->solo->io, taken, &base) != STATUS_OK)
+            return NULL;
+        room->base = base;
+    } else if (lane_arena_extend(room->solo->io, room->used + taken) != STATUS_OK) {
+        return NULL;
+    }
+    at = room->base + room->used;
+    room->used += taken;
+    return at;
+}
+
+/* What one run has. */
 struct buffers {
     struct solo *solo;
     bool host;
-    char *base;
-    size_t used;
+    struct solo_room room;
     size_t inputs, outputs;
     struct run_buffer *in, *out;
     struct shape *shapes;
 };
 
-static void *take(struct buffers *buffers, size_t bytes)
-{
-    size_t room = (bytes + IO_ALIGNMENT) / IO_ALIGNMENT * IO_ALIGNMENT;
-    void *base;
-    char *at;
-
-    if (buffers->host)
-        return malloc(bytes > 0 ? bytes : 1);
-    if (buffers->base == NULL) {
-        if (lane_arena_begin(buffers->solo->io, room, &base) != STATUS_OK)
-            return NULL;
-        buffers->base = base;
-    } else if (lane_arena_extend(buffers->solo->io, buffers->used + room) != STATUS_OK) {
-        return NULL;
-    }
-    at = buffers->base + buffers->used;
-    buffers->used += room;
-    return at;
-}
-
 static void *place(void *arg, size_t output, const struct shape *shape, size_t bytes)
 {
     (void)output;
     (void)shape;
-    return take(arg, bytes);
+    struct buffers *buffers = arg;
+
+    return solo_take(&buffers->room, bytes);
 }
 
 static enum status bind_inputs(struct buffers *buffers, const struct tensor *in)
@@ -120,7 +149,7 @@ static enum status bind_inputs(struct buffers *buffers, const struct tensor *in)
         *buffer = (struct run_buffer){(void *)(uintptr_t)in[i].data, tensor_bytes(&in[i])};
         if (buffers->host)
             continue;
-        buffer->data = take(buffers, buffer->bytes);
+        buffer->data = solo_take(&buffers->room, buffer->bytes);
         if (buffer->data == NULL)
             return STATUS_NO_MEMORY;
         TRY(lane->device->ops->copy_in(lane, buffer->data, in[i].data, buffer->bytes));
@@ -143,7 +172,7 @@ static enum status bind_outputs(struct buffers *buffers, const struct plan *plan
             continue;
         }
         buffer->bytes = (size_t)shape_count(&shapes[i]) * dtype_bytes(ports[i].dtype);
-        buffer->data = take(buffers, buffer->bytes);
+        buffer->data = solo_take(&buffers->room, buffer->bytes);
         if (buffer->data == NULL)
             return STATUS_NO_MEMORY;
     }
@@ -199,7 +228,8 @@ static enum status run_planned(struct solo *solo, struct plan *plan, const struc
 {
     const struct network_port *ports;
     struct buffers buffers = {.solo = solo,
-                              .host = solo->device->ops->host_memory,
+                              .host = solo_has_host_memory(solo),
+                              .room = {.solo = solo},
                               .inputs = network_inputs(solo->network, &ports)};
     enum status status = STATUS_NO_MEMORY;
 
@@ -215,7 +245,7 @@ static enum status run_planned(struct solo *solo, struct plan *plan, const struc
     for (size_t i = 0;
          status != STATUS_OK && buffers.host && buffers.out != NULL && i < buffers.outputs; i++)
         free(buffers.out[i].data);
-    if (buffers.base != NULL)
+    if (buffers.room.base != NULL)
         lane_arena_end(solo->io);
     free(buffers.in);
     free(buffers.out);

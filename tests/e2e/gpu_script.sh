@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# gpu_script.sh: what benchmarks/gpu.sh does where there is no GPU.
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+bad=0
+
+expect() { # WHAT CONDITION…
+    local what=$1
+    shift
+    "$@" || { echo "FAILED: $what"; bad=1; }
+}
+
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+# A dry run names every step with its limit and runs none.
+steps=$(benchmarks/gpu.sh --dry-run --out "$folder/dry")
+expect 'a dry run lists the steps' grep -q '^speed .* s  ' <<<"$steps"
+expect 'a dry run writes nothing' [ ! -e "$folder/dry" ]
+# shellcheck disable=SC2016 # expanded by the shell that is started
+expect 'every step that is listed exists' bash -c '
+    while read -r name _; do grep -q "^step_$name()" benchmarks/gpu.sh || exit 1; done <<<"$1"' - "$steps"
+expect 'steps can be chosen' [ "$(benchmarks/gpu.sh --dry-run pages | wc -l)" = 1 ]
+
+# Without a GPU it ends at once with one sentence, whatever this machine has.
+mkdir "$folder/bin"
+printf '#!/bin/sh\nexit 9\n' >"$folder/bin/nvidia-smi"
+chmod +x "$folder/bin/nvidia-smi"
+said=$(PATH=$folder/bin:$PATH benchmarks/gpu.sh --out "$folder/none" 2>&1)
+expect 'it fails without a GPU' [ $? -ne 0 ]
+expect 'it says why' [ "$said" = 'gpu.sh: the NVIDIA driver has no GPU: nothing was run' ]
+expect 'it left nothing' [ ! -e "$folder/none" ]
+
+# A step or an option that is none is refused.
+for word in nonsense --nonsense; do
+    ! benchmarks/gpu.sh --dry-run "$word" >/dev/null 2>&1 || { echo "FAILED: '$word' is taken"; bad=1; }
+done
+exit $bad
