@@ -69,6 +69,7 @@ static int teardown(void **state)
     if (bench->activated.fd >= 0)
         (void)close(bench->activated.fd);
     host_pool_destroy(fake.pool);
+    ledger_destroy(fake.ledger);
     config_destroy(bench->settings);
     return rmdir(bench->folder); /* fails when a socket was left */
 }
