@@ -36,6 +36,7 @@ struct resident {
     struct error last_error; /* why it did not come back the last time; status OK: it did */
     int64_t needy_since_us;  /* waits for room on the device since then; 0: does not */
     int64_t retry_us;        /* not brought back before: memory was in use */
+    unsigned vain_returns;   /* in a row: there was room, and the device refused */
     uint64_t device_bytes;   /* when it was there last */
     int64_t reload_us;       /* the last one took; 0: none yet */
     uint64_t evictions, reloads, failed_reloads;

@@ -1,7 +1,9 @@
 /* The waker's thread brings models back to the device, one at a time.
  *
  * A model that does not fit beside those in use waits (RETRY_US later the keeper sends it again)
- * for as long as its requests do; one that cannot fit whatever leaves fails at once.
+ * for as long as its requests do; one that cannot fit whatever leaves fails at once.  While the
+ * device refuses what the budget allows, each attempt packs weights in vain: they come twice as
+ * seldom each time, up to 32 x.
  */
 #define LOG_COMPONENT "models"
 
@@ -15,7 +17,7 @@
 #include "models/internal.h"
 #include "observe/log.h"
 
-enum { RETRY_US = 20000, ATTEMPTS = 3 };
+enum { RETRY_US = 20000, ATTEMPTS = 3, MOST_DOUBLINGS = 5 };
 
 /* The table says of a READY model that it cannot come back. */
 static void note_outcome(struct model *model, const struct error *err)
@@ -32,6 +34,7 @@ static void note_outcome(struct model *model, const struct error *err)
                        err->status == STATUS_OK ? "" : err->text);
     model->resident.is_wanted = false;
     model->resident.needy_since_us = 0;
+    model->resident.vain_returns = 0;
     model->resident.last_error = *err;
     pthread_mutex_unlock(&repository->lock);
 }
@@ -46,16 +49,22 @@ static void fail(struct model *model, const struct error *err)
 }
 
 /* Its requests may wait; a wake does not, and hears why. */
-static void postpone(struct model *model, uint64_t available_bytes, const struct error *err)
+static void postpone(struct model *model, bool in_vain, uint64_t available_bytes,
+                     const struct error *err)
 {
     struct repository *repository = model->resident.repository;
+    unsigned doublings = 0;
 
     queue_blame(model->queue, model->resident.device_bytes, available_bytes);
     pthread_mutex_lock(&repository->lock);
     if (model->resident.is_wanted)
         model->resident.last_error = *err;
     model->resident.is_wanted = false;
-    model->resident.retry_us = clock_now_us() + RETRY_US;
+    if (in_vain && model->resident.vain_returns < MOST_DOUBLINGS)
+        model->resident.vain_returns++;
+    if (in_vain)
+        doublings = model->resident.vain_returns;
+    model->resident.retry_us = clock_now_us() + ((int64_t)RETRY_US << doublings);
     if (model->resident.needy_since_us == 0)
         model->resident.needy_since_us = clock_now_us();
     pthread_mutex_unlock(&repository->lock);
@@ -103,7 +112,7 @@ static void wake(struct model *model)
         note_outcome(model, &err);
         resident_end_move(model);
     } else if (status == STATUS_NO_MEMORY && !never) {
-        postpone(model, available, &err);
+        postpone(model, available >= model->resident.device_bytes, available, &err);
     } else {
         fail(model, &err);
     }

@@ -42,6 +42,7 @@ class Case(unittest.TestCase):
     settings = ["Memory.IdleAfter=0", "Models.ControlMode=explicit", "Models.Load=*"]
     configs = {}
     more = ()
+    environment = None
 
     @classmethod
     def make_models(cls, folder):
@@ -56,7 +57,8 @@ class Case(unittest.TestCase):
         self.addCleanup(self.folder.cleanup)
         self.make_models(self.folder.name)
         self.server = harness.Server(PROGRAM, self.settings, as_daemon=True,
-                                     more=["--model-repository", self.folder.name, *self.more])
+                                     more=["--model-repository", self.folder.name, *self.more],
+                                     environment=self.environment)
         self.client = self.connect()
         harness.wait_for("the models", self.client.is_server_ready, seconds=60)
 
@@ -359,6 +361,30 @@ class Holds(Case):
         for client in clients:
             client.close()
         self.assertEqual(failures, [])
+
+
+class Refusing(Case):
+    """A device of which somebody else takes nearly all, though the budget would allow more."""
+
+    def setUp(self):
+        self.hog = harness.temporary_file(self, "0")
+        self.environment = {"SLUICE_FAULT": f"size=64M hog={self.hog}"}
+        super().setUp()
+
+    def test_a_model_that_the_device_has_no_room_for_is_not_packed_again_and_again(self):
+        self.admin("POST", "models/red/sleep", {})
+        with open(self.hog, "w") as file:
+            file.write(str(64 * MIB))
+        done = []
+        self.client.async_infer("red", inputs(random_rows(1)), lambda result, error: done.append(error))
+        harness.wait_for("the first attempts", lambda: self.model("red")["failed_reloads"] > 0)
+        time.sleep(2)
+        self.assertLess(self.model("red")["failed_reloads"], 40)
+        self.assertEqual(done, [])
+        with open(self.hog, "w") as file:
+            file.write("0")
+        harness.wait_for("the answer", lambda: done)
+        self.assertEqual(done, [None])
 
 
 class Reconfigured(Case):
