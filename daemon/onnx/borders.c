@@ -61,6 +61,10 @@ static enum status build_inputs(struct scope *scope, const struct raw_graph *raw
             TRY(check_default(&facts, value, name, err));
             continue;
         }
+        if (!facts.shape_known && scope->parent == NULL)
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "input '%.200s' has no shape: its number of dimensions must be known",
+                             name);
         value = graph_add_value(scope->graph, name);
         if (value == NULL)
             return reader_no_memory(err);

@@ -293,6 +293,17 @@ static void absurd_shapes_are_refused(void **state)
     }
 }
 
+static void an_input_without_a_shape_is_refused(void **state)
+{
+    struct message graph = {0};
+
+    (void)state;
+    put_node(&graph, "Relu", "x", "y");
+    put_port(&graph, GRAPH_INPUT, "x", 1, SIZE_MAX, NULL);
+    put_port(&graph, GRAPH_OUTPUT, "y", 1, SIZE_MAX, NULL);
+    expect_graph_refused(&graph, STATUS_UNSUPPORTED, "input 'x' has no shape");
+}
+
 static void unknown_element_types_are_refused_by_number(void **state)
 {
     struct message graph = x_to_y();
@@ -865,6 +876,7 @@ int main(void)
         cmocka_unit_test(values_outside_of_the_type_are_refused),
         cmocka_unit_test(sizes_that_do_not_fit_are_refused),
         cmocka_unit_test(absurd_shapes_are_refused),
+        cmocka_unit_test(an_input_without_a_shape_is_refused),
         cmocka_unit_test(unknown_element_types_are_refused_by_number),
         cmocka_unit_test(external_data_is_found_beside_the_model),
         cmocka_unit_test(external_data_need_not_be_aligned),
