@@ -1,6 +1,9 @@
 # ./dev demo: the whole idea in two minutes.  What is in these files?  The daemon answers with magika.
 demo() {
-    build release
+    # The CUDA plug-in takes minutes to compile for every architecture: only where there is a GPU.
+    local targets=(sluiced sluicectl filetype)
+    [ ! -e /dev/nvidiactl ] || targets=(all)
+    build release "${targets[@]}"
     DEMO_RUN=$(mktemp -d)
     trap demo_stop EXIT
     trap 'exit 130' INT
