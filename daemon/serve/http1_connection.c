@@ -370,7 +370,7 @@ static size_t skip_blank_line(struct http1 *http1, const char *bytes, size_t siz
     size_t length = has_cr ? 1 : 2;
 
     if (http1->state != HTTP1_HEAD || http1->blank_lines >= BLANK_LINES_MAX || size < length ||
-        (http1->partial_size > 0 && !has_cr) || memcmp(bytes, "\r\n" + has_cr, length) != 0)
+        (http1->partial_size > 0 && !has_cr) || memcmp(bytes, &"\r\n"[has_cr], length) != 0)
         return 0;
     http1->partial_size = 0;
     http1->blank_lines++;

@@ -373,7 +373,7 @@ REFERENCE(r_pack_u8, U32(c) << 16 |
                          U32(S32(b) < 0     ? 0
                              : S32(b) > 255 ? 255
                                             : S32(b)))
-REFERENCE(r_dp2a, U32(S32(c) + S16(a) * (int8_t)b + S16(a >> 16) * (int8_t)(b >> 8)))
+REFERENCE(r_dp2a, U32((int64_t)S32(c) + S16(a) * (int8_t)b + S16(a >> 16) * (int8_t)(b >> 8)))
 REFERENCE(r_borrow, (a - b) ^ (a < b ? UINT64_MAX : 0))
 /* The upper word of a b + c, by way of the lower one's carry. */
 REFERENCE(r_madc, U32(((uint64_t)U32(a) * U32(b) + U32(c)) >> 32))
