@@ -11,7 +11,8 @@
  *          bytes that came back are kept for a minute.  Not simply the peak of P over that minute:
  *          one burst must not hold its memory above a mark for so long, so the first trim is whole,
  *          and only one that hurt is not repeated
- *   mean   E += (P − E) · dt / (60 s + dt): what a load that goes on really lives in
+ *   mean   E += (P − E) · dt / (60 s + dt), P the smaller of both ends of dt: what a load that goes
+ *          on really lives in
  *   KEEP beyond the floor counts only while batches run (a dwell long): an idle lane needs nothing
  *
  *   level    entered when any holds                         left when all hold for a dwell
@@ -109,6 +110,7 @@ struct governor {
     /* KEEP: keep.c */
     double mean_planned; /* of planned bytes over about a minute */
     int64_t mean_us;     /* when it was last brought up to date */
+    uint64_t mean_last;  /* planned bytes then */
     uint64_t felt_bytes; /* what came back soon after a trim; 0: nothing did lately */
     int64_t felt_us;     /* when it was last needed */
     int64_t trim_us;     /* the last trim; CLOCK_NEVER: none to watch */

@@ -37,13 +37,17 @@ void keep_note_trim(struct governor *governor, const struct govern_input *input,
     governor->trim_is_decay = is_decay;
 }
 
+/* Ticks are far apart in idle times: what is planned at one end of an interval only was not planned
+ * all through it, or one batch would count as seconds of load. */
 static void update_mean(struct governor *governor, const struct govern_input *input)
 {
     double past = (double)(input->now_us - governor->mean_us);
+    uint64_t through =
+        governor->mean_last < input->planned_bytes ? governor->mean_last : input->planned_bytes;
 
     governor->mean_us = input->now_us;
-    governor->mean_planned +=
-        ((double)input->planned_bytes - governor->mean_planned) * past / (MEAN_US + past);
+    governor->mean_last = input->planned_bytes;
+    governor->mean_planned += ((double)through - governor->mean_planned) * past / (MEAN_US + past);
 }
 
 /* What came back of the trim under watch; 0: too little to matter, so far. */

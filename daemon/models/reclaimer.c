@@ -59,17 +59,19 @@ static void close_goal(struct reclaimer *reclaimer)
 
 /* ---- slices ---- */
 
-/* Kept bodies go like lanes' memory: some at a time. */
-static uint64_t trim_bodies(struct reclaimer *reclaimer)
+/* Kept bodies go like lanes' memory, some at a time, and beside it: whoever needs none of the one
+ * needs none of the other. */
+static uint64_t trim_bodies(struct reclaimer *reclaimer, uint64_t keep_bytes)
 {
     struct host_pool_stats host;
+    uint64_t slice = reclaimer->slice_bytes;
 
     host_pool_read(reclaimer->host_pool, &host);
-    if (host.cached_bytes == 0)
+    if (host.cached_bytes <= keep_bytes)
         return 0;
-    return host_pool_trim(reclaimer->host_pool, host.cached_bytes > reclaimer->slice_bytes
-                                                    ? host.cached_bytes - reclaimer->slice_bytes
-                                                    : 0);
+    return host_pool_trim(reclaimer->host_pool, host.cached_bytes - keep_bytes > slice
+                                                    ? host.cached_bytes - slice
+                                                    : keep_bytes);
 }
 
 /* As much the next time as SLICE_US would have been enough for. */
@@ -92,7 +94,7 @@ static bool do_slice(struct reclaimer *reclaimer, const struct reclaim_goal *goa
     int64_t from_us = clock_now_us();
     uint64_t freed =
         batcher_trim_some(reclaimer->batcher, goal->keep_bytes, reclaimer->slice_bytes);
-    uint64_t bodies = freed == 0 && goal->keep_bytes == 0 ? trim_bodies(reclaimer) : 0;
+    uint64_t bodies = trim_bodies(reclaimer, goal->keep_bytes);
 
     *out_freed = freed;
     *out_spent_us = clock_now_us() - from_us;

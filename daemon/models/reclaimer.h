@@ -20,8 +20,8 @@ enum reclaim_asker { ASKER_GOVERNOR, ASKER_DECAY, ASKER_OPERATOR, ASKERS };
 
 struct reclaim_goal {
     enum reclaim_asker asker;
-    uint64_t keep_bytes; /* cached bytes that may stay, over all lanes; 0: bodies of requests that
-                            are kept for reuse go too */
+    uint64_t keep_bytes; /* cached bytes that may stay, over all lanes; and as many of the bodies of
+                            requests that are kept for reuse */
     double share;        /* of wall time, 0 < share ≤ 1 */
 };
 

@@ -630,6 +630,21 @@ static void the_mean_of_what_runs_is_kept(void **state)
     assert_in_range(w->in.cached_bytes, 198 * MIB, 200 * MIB);
 }
 
+static void one_batch_between_ticks_far_apart_is_no_load(void **state)
+{
+    struct world *w = *state;
+
+    tick(w, SECOND);
+    w->used = 200 * MIB;
+    busy_tick(w, SECOND);
+    w->used = 0;
+    w->weights = 700 * MIB;
+    w->in.cached_bytes = 200 * MIB;
+    busy_tick(w, TICK);
+    assert_int_equal(w->out.level, LEVEL_RECLAIM);
+    assert_int_equal(w->in.cached_bytes, 0);
+}
+
 static void the_systems_word_reclaims(void **state)
 {
     struct world *w = *state;
@@ -754,6 +769,7 @@ int main(void)
         TEST(reclaim_stays_when_evict_would_have_nothing),
         TEST(pressure_from_outside_takes_what_keep_holds_after_a_second),
         TEST(the_mean_of_what_runs_is_kept),
+        TEST(one_batch_between_ticks_far_apart_is_no_load),
         TEST(the_systems_word_reclaims),
         TEST(giving_back_gets_more_time_the_longer_it_takes),
         TEST(reject_ends_a_second_after_the_last_refusal_once_one_was_admitted),

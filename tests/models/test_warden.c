@@ -127,6 +127,28 @@ static void a_crossed_mark_empties_the_cache(void **state)
     assert_int_equal(view.transitions_total, 1);
 }
 
+static void bodies_kept_for_reuse_go_at_a_mark_down_to_what_lanes_may_keep(void **state)
+{
+    struct govern_config tight = standard;
+    struct host_pool_stats host;
+    void *body;
+
+    (void)state;
+    (void)cached_after_a_batch();
+    assert_ok(host_pool_take(bench.pool, 4 << 20, &body));
+    host_pool_give(bench.pool, body, 4 << 20);
+    host_pool_read(bench.pool, &host);
+    assert_true(host.cached_bytes >= 4 << 20);
+    tight.low = 0.001;
+    tight.high = 0.002;
+    tight.floor_bytes = 1 << 20;
+    warden_configure(warden, &tight);
+    (void)warden_tick(warden, clock_now_us());
+    warden_settle(warden);
+    host_pool_read(bench.pool, &host);
+    assert_true(host.cached_bytes <= 1 << 20);
+}
+
 static uint64_t budget_now(void)
 {
     struct warden_view view;
@@ -297,6 +319,7 @@ int main(void)
                                         tear_down),
         TEST(empty_cache_gives_back_what_lanes_cache),
         TEST(a_crossed_mark_empties_the_cache),
+        TEST(bodies_kept_for_reuse_go_at_a_mark_down_to_what_lanes_may_keep),
         TEST(holds_add_up_and_each_ends_with_its_own_time),
         TEST(idleness_ends_with_nothing_cached),
         TEST(the_systems_word_is_heard_at_the_next_tick),
