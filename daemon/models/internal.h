@@ -100,7 +100,8 @@ struct repository {
     pthread_mutex_t lock;
     /* under lock */
     size_t entries, room;
-    struct entry **entry; /* sorted by name */
+    struct entry **entry;         /* sorted by name */
+    pthread_mutex_t changed_lock; /* of the two below; held during the call */
     void (*changed)(void *arg);
     void *changed_arg;
 };

@@ -25,15 +25,10 @@ enum { PATH_ROOM = 4096 };
 
 void loader_notify(struct repository *repository)
 {
-    void (*changed)(void *arg);
-    void *arg;
-
-    pthread_mutex_lock(&repository->lock);
-    changed = repository->changed;
-    arg = repository->changed_arg;
-    pthread_mutex_unlock(&repository->lock);
-    if (changed != NULL)
-        changed(arg);
+    pthread_mutex_lock(&repository->changed_lock);
+    if (repository->changed != NULL)
+        repository->changed(repository->changed_arg);
+    pthread_mutex_unlock(&repository->changed_lock);
 }
 
 static bool model_path(const struct repository *repository, const char *name, char path[PATH_ROOM])

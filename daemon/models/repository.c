@@ -218,6 +218,7 @@ enum status repository_create(const struct repository_config *config,
     }
     arena_init(&repository->arena);
     pthread_mutex_init(&repository->lock, NULL);
+    pthread_mutex_init(&repository->changed_lock, NULL);
     repository->stop.kind = MESSAGE_STOP;
     atomic_init(&repository->poll_interval_us, config->poll_interval_us);
     repository_set_residency(repository, config->model_idle_us, config->model_drop_us,
@@ -258,6 +259,7 @@ void repository_destroy(struct repository *repository)
     free(repository->entry);
     fixed_close(&repository->fixed);
     mailbox_deinit(&repository->loader);
+    pthread_mutex_destroy(&repository->changed_lock);
     pthread_mutex_destroy(&repository->lock);
     arena_deinit(&repository->arena);
     free(repository);
@@ -270,10 +272,10 @@ void repository_set_poll_interval(struct repository *repository, int64_t interva
 
 void repository_on_change(struct repository *repository, void (*changed)(void *arg), void *arg)
 {
-    pthread_mutex_lock(&repository->lock);
+    pthread_mutex_lock(&repository->changed_lock);
     repository->changed = changed;
     repository->changed_arg = arg;
-    pthread_mutex_unlock(&repository->lock);
+    pthread_mutex_unlock(&repository->changed_lock);
 }
 
 /* ---- readiness ---- */

@@ -58,7 +58,8 @@ void repository_set_residency(struct repository *repository, int64_t model_idle_
 bool repository_is_settled(struct repository *repository);
 /* Ready in the sense of ServerReady (strict: every model that should be loaded is READY). */
 bool repository_is_ready(struct repository *repository, bool strict);
-/* Called (on the loader thread) whenever a model's state changed. */
+/* Called (on the loader thread) whenever a model's state changed; NULL: nobody is.  When it
+ * returns, no call of the one before is under way.  `changed` must not come back here. */
 void repository_on_change(struct repository *repository, void (*changed)(void *arg), void *arg);
 
 /* Loads of versions since the start, by how they ended; a model that fails before its versions are

@@ -1,5 +1,7 @@
 /* The repository: loads, proofs, versions, unloads, polls.  batcher_create() and
  * repository_create() start threads. */
+#include <semaphore.h>
+
 #include "models/bench_repository.h"
 
 static void a_model_without_configuration_is_ready_and_batches(void **state)
@@ -349,6 +351,46 @@ static void a_changed_file_replaces_the_version(void **state)
     }
 }
 
+static struct {
+    sem_t entered, never;
+    atomic_bool inside;
+} slow_listener;
+
+/* Takes 50 ms, in which who takes it away has long returned if he does not wait. */
+static void listen_slowly(void *arg)
+{
+    struct timespec until;
+
+    (void)arg;
+    atomic_store(&slow_listener.inside, true);
+    sem_post(&slow_listener.entered);
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 50000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)sem_timedwait(&slow_listener.never, &until);
+    atomic_store(&slow_listener.inside, false);
+}
+
+static void a_listener_is_not_called_any_more_once_it_was_taken_away(void **state)
+{
+    struct message graph = adder(2);
+
+    (void)state;
+    sem_init(&slow_listener.entered, 0, 0);
+    sem_init(&slow_listener.never, 0, 0);
+    write_model("add", 1, &graph);
+    open_repository();
+    repository_on_change(bench.repository, listen_slowly, NULL);
+    repository_load(bench.repository, "add", NULL, on_command_done, NULL);
+    sem_wait(&slow_listener.entered);
+    repository_on_change(bench.repository, NULL, NULL);
+    assert_false(atomic_load(&slow_listener.inside));
+    assert_ok(await_command());
+    sem_destroy(&slow_listener.never);
+    sem_destroy(&slow_listener.entered);
+}
+
 static void a_request_must_fit_the_model(void **state)
 {
     struct message graph = adder(1);
@@ -590,6 +632,7 @@ int main(void)
         TEST(the_version_policy_chooses),
         TEST(poll_follows_the_folder),
         TEST(a_changed_file_replaces_the_version),
+        TEST(a_listener_is_not_called_any_more_once_it_was_taken_away),
         TEST(a_request_must_fit_the_model),
         TEST(labels_are_read),
         TEST(a_warm_up_is_run_and_checked),
