@@ -25,17 +25,23 @@ static void note_rest(struct model_queue *queue)
         batcher->attend(batcher->attend_arg);
 }
 
-/* `count` requests of the queue are answered.  When they were the last of a closed queue, the queue
- * may be gone when this returns. */
-void lanes_settle(struct model_queue *queue, size_t count)
+/* `count` requests of the queue are answered, with `batch` the one that others had to wait for.
+ * When they were the last of a closed queue, the queue may be gone when this returns. */
+static void settle(struct model_queue *queue, size_t count, bool batch)
 {
     struct batcher *batcher = queue->batcher;
     void (*drained)(void *arg) = NULL;
+    struct lane *lane = NULL;
     void *arg = NULL;
 
     pthread_mutex_lock(&batcher->lock);
     queue->pending -= count;
     queue->requests += count;
+    if (batch && queue->answering) {
+        queue->answering = false;
+        if (queue->waiting.count > 0)
+            lane = lanes_wake_one(batcher);
+    }
     if (queue->pending == 0)
         note_rest(queue);
     if (queue->closed && queue->pending == 0) {
@@ -44,23 +50,39 @@ void lanes_settle(struct model_queue *queue, size_t count)
         queue->drained = NULL;
     }
     pthread_mutex_unlock(&batcher->lock);
+    lanes_finish_wake(lane);
     if (drained != NULL)
         drained(arg);
 }
 
-void lanes_answer_all(struct list *requests)
+void lanes_settle(struct model_queue *queue, size_t count)
+{
+    settle(queue, count, false);
+}
+
+/* Answers those at the head of the list that are of one queue. */
+static void answer_queue(struct list *requests, bool batch)
 {
     struct request *request = LIST_FIRST(requests, struct request, link);
+    struct model_queue *queue = request->wait.queue;
+    size_t count = 0;
 
-    while (request != NULL) {
-        struct model_queue *queue = request->wait.queue;
-        size_t count = 0;
-
-        for (; request != NULL && request->wait.queue == queue; count++) {
-            list_remove(&request->link);
-            lanes_answer(request);
-            request = LIST_FIRST(requests, struct request, link);
-        }
-        lanes_settle(queue, count);
+    for (; request != NULL && request->wait.queue == queue; count++) {
+        list_remove(&request->link);
+        lanes_answer(request);
+        request = LIST_FIRST(requests, struct request, link);
     }
+    settle(queue, count, batch);
+}
+
+void lanes_answer_all(struct list *requests)
+{
+    while (!list_is_empty(requests))
+        answer_queue(requests, false);
+}
+
+void lanes_answer_batch(struct list *requests)
+{
+    if (!list_is_empty(requests))
+        answer_queue(requests, true);
 }

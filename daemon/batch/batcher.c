@@ -148,7 +148,7 @@ static enum status enter_queue(struct batcher *batcher, struct model_queue *queu
 
 static unsigned instances_of(const struct queue_config *config)
 {
-    /* Batches that end in the order in which they started keep the order of their requests. */
+    /* One at a time, and the next only when all of it is answered (queue_may_start()). */
     return config->preserve_ordering ? 1 : config->instances;
 }
 
@@ -174,6 +174,7 @@ enum status queue_create(struct batcher *batcher, const struct queue_config *con
     queue->network = config->network;
     queue->max_batch_size = config->max_batch_size;
     queue->batching = config->batching && config->max_batch_size > 0;
+    queue->keeps_order = config->preserve_ordering;
     queue->instances = instances_of(config);
     queue->inputs = network_inputs(config->network, &queue->in_port);
     queue->outputs = network_outputs(config->network, &queue->out_port);

@@ -78,6 +78,7 @@ struct model_queue {
     char *name;
     int64_t max_batch_size;
     bool batching;
+    bool keeps_order;
     unsigned instances;
     size_t inputs, outputs;
     const struct network_port *in_port, *out_port; /* the network's */
@@ -87,6 +88,7 @@ struct model_queue {
     struct wait_queue waiting;
     size_t pending; /* requests accepted and not done yet */
     unsigned running;
+    bool answering;       /* it keeps its order, and a batch has ended but is not answered yet */
     int64_t used_us;      /* device time, in the virtual time of pick.h */
     int64_t predicted_us; /* the last batch took so long */
     struct size_choice sizes;

@@ -139,6 +139,8 @@ bool queue_may_start(const struct model_queue *queue)
 {
     if (queue->parked || (queue->stop_until_us > 0 && clock_now_us() < queue->stop_until_us))
         return false;
+    if (queue->answering)
+        return false;
     return queue->instances == 0 || queue->running < queue->instances;
 }
 
@@ -348,6 +350,7 @@ void lane_run_taken(struct lane *lane, enum admission admission, bool is_inline,
         waits = hold_begin(queue, batch->needed_bytes, batch->available_bytes, clock_now_us());
     }
     move_all(&batch->requests, &done);
+    queue->answering = queue->keeps_order && !list_is_empty(&done);
     end_batch(lane, busy_us);
     if (is_inline && !list_is_empty(&batcher->active))
         other = lanes_wake_one(batcher); /* what came meanwhile; a lane thread looks by itself */
@@ -356,7 +359,7 @@ void lane_run_taken(struct lane *lane, enum admission admission, bool is_inline,
     if (waits && batcher->on_wait != NULL)
         batcher->on_wait(batcher->on_wait_arg);
     lanes_answer_all(&leaving);
-    lanes_answer_all(&done);
+    lanes_answer_batch(&done);
 }
 
 /* ---- the thread ---- */

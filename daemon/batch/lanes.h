@@ -10,6 +10,9 @@ void lanes_stop(struct batcher *batcher);
 void lanes_wake_all(struct batcher *batcher);
 /* Answers requests that have left their queues, status and error set.  Lock not held. */
 void lanes_answer_all(struct list *requests);
+/* The same for those of a batch that has ended: a queue that keeps its order starts the next one
+ * only now. */
+void lanes_answer_batch(struct list *requests);
 /* One of them; the caller counts with lanes_settle().  The request is somebody else's afterwards.
  */
 void lanes_answer(struct request *request);

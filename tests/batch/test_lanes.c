@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "batch/fake_engine.h"
-#include "batch/internal.h"
+#include "batch/lanes.h"
 #include "support/fail_alloc.h"
 
 enum { MAX_REQUESTS = 64, MAX_ROWS = 8, BUDGET = 1 << 20 };
@@ -31,6 +31,10 @@ struct fixture {
     struct batcher *batcher;
     struct queue_config config;
     struct model_queue *queue;
+    struct network other_network;
+    struct model_queue *other_queue; /* NULL: the test has one queue only */
+    uint64_t held_bytes;             /* of the budget, by the test itself */
+    bool may_start;                  /* the queue, while it was answering */
     struct mailbox answered;
     struct call call[MAX_REQUESTS];
     size_t calls;
@@ -55,6 +59,7 @@ static int set_up(void **state)
 {
     fixture = (struct fixture){.lanes = 1, .budget = BUDGET};
     fake_network_init(&fixture.network);
+    fake_network_init(&fixture.other_network);
     fixture.memory = (struct mem_source){.ops = &fake_memory_ops, .page_bytes = FAKE_PAGE};
     fixture.device = (struct device){.ops = &fake_host_ops, .memory = &fixture.memory};
     fixture.config = (struct queue_config){
@@ -147,6 +152,39 @@ static void on_drained(void *arg)
     mailbox_put(&fixture.drained_box, &fixture.drained);
 }
 
+/* Takes memory of the budget that batches would like to have. */
+static void hold_memory(uint64_t bytes)
+{
+    assert_int_equal(ledger_reserve(fixture.ledger, bytes, NULL), STATUS_OK);
+    fixture.held_bytes += bytes;
+}
+
+static void let_memory_go(void)
+{
+    ledger_unreserve(fixture.ledger, fixture.held_bytes);
+    fixture.held_bytes = 0;
+    batcher_wake(fixture.batcher);
+}
+
+/* Whatever a failed test left in its way must not keep requests from their end. */
+static void clear_the_way(void)
+{
+    fake_gate(&fixture.network, false);
+    fake_gate(&fixture.other_network, false);
+    let_memory_go();
+    queue_resume(fixture.queue);
+}
+
+static void close_queue(struct model_queue *queue)
+{
+    if (queue == NULL)
+        return;
+    queue_close(queue, on_drained, NULL);
+    while (mailbox_take_all(&fixture.drained_box) == NULL)
+        mailbox_wait(&fixture.drained_box, CLOCK_NEVER);
+    queue_destroy(queue);
+}
+
 static int tear_down(void **state)
 {
     struct host_pool_stats host;
@@ -154,10 +192,9 @@ static int tear_down(void **state)
 
     (void)state;
     if (fixture.batcher != NULL) {
-        queue_close(fixture.queue, on_drained, NULL);
-        while (mailbox_take_all(&fixture.drained_box) == NULL)
-            mailbox_wait(&fixture.drained_box, CLOCK_NEVER);
-        queue_destroy(fixture.queue);
+        clear_the_way();
+        close_queue(fixture.other_queue);
+        close_queue(fixture.queue);
         for (size_t i = 0; i < fixture.calls; i++) {
             request_release(&fixture.call[i].request);
             arena_deinit(&fixture.call[i].request.arena);
@@ -311,13 +348,12 @@ static void one_that_does_not_fit_now_waits_for_room(void **state)
     fixture.network.row_bytes = 8 * FAKE_PAGE;
     fixture.budget = 16 * FAKE_PAGE;
     start();
-    assert_int_equal(ledger_reserve(fixture.ledger, 12 * FAKE_PAGE, NULL), STATUS_OK);
+    hold_memory(12 * FAKE_PAGE);
     call = send_rows(1, 0);
     /* It must have been refused at least once before there is room. */
     for (struct ledger_stats stats = {0}; stats.reservations_refused == 0;)
         ledger_read(fixture.ledger, &stats);
-    ledger_unreserve(fixture.ledger, 12 * FAKE_PAGE);
-    batcher_wake(fixture.batcher);
+    let_memory_go();
     await_answers(1);
     assert_answer_is_right(call);
 }
@@ -330,14 +366,13 @@ static void one_that_waits_for_room_past_its_deadline_says_why(void **state)
     fixture.network.row_bytes = 8 * FAKE_PAGE;
     fixture.budget = 16 * FAKE_PAGE;
     start();
-    assert_int_equal(ledger_reserve(fixture.ledger, 12 * FAKE_PAGE, NULL), STATUS_OK);
+    hold_memory(12 * FAKE_PAGE);
     call = make(1, 0);
     call->request.deadline_us = clock_now_us() + 30000;
     submit(call);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_NO_MEMORY);
     assert_non_null(strstr(call->request.error.text, "needs 32768 bytes"));
-    ledger_unreserve(fixture.ledger, 12 * FAKE_PAGE);
 }
 
 static void a_later_segment_asks_for_admission_again(void **state)
@@ -403,9 +438,8 @@ static void two_growing_runs_do_not_wait_for_each_other(void **state)
 static void a_large_batch_is_not_starved_by_small_ones(void **state)
 {
     struct call *large, *late;
+    struct network *small = &fixture.other_network;
     struct queue_config config;
-    struct model_queue *queue;
-    struct network small;
     struct error err;
 
     (void)state;
@@ -413,32 +447,27 @@ static void a_large_batch_is_not_starved_by_small_ones(void **state)
     fixture.network.row_bytes = 16 * FAKE_PAGE;
     fixture.budget = 16 * FAKE_PAGE; /* the large one fits alone, beside nothing */
     start();
-    fake_network_init(&small);
     config = fixture.config;
     config.name = "small";
-    config.network = &small;
+    config.network = small;
     config.max_batch_size = 1;
-    assert_int_equal(queue_create(fixture.batcher, &config, &queue, &err), STATUS_OK);
-    fake_gate(&small, true);
-    batcher_submit(fixture.batcher, queue, &make(1, 0)->request);
-    fake_await_runs(&small, 1);
+    assert_int_equal(queue_create(fixture.batcher, &config, &fixture.other_queue, &err), STATUS_OK);
+    fake_gate(small, true);
+    batcher_submit(fixture.batcher, fixture.other_queue, &make(1, 0)->request);
+    fake_await_runs(small, 1);
     large = send_rows(1, 0);
     await_pressure(60000, 0);
     late = make(1, 0);
-    batcher_submit(fixture.batcher, queue, &late->request);
+    batcher_submit(fixture.batcher, fixture.other_queue, &late->request);
     await_pressure(0, 3); /* time enough to start it, if anybody would */
-    pthread_mutex_lock(&small.lock);
-    assert_int_equal(small.waiting, 1);
-    pthread_mutex_unlock(&small.lock);
-    fake_gate(&small, false);
+    pthread_mutex_lock(&small->lock);
+    assert_int_equal(small->waiting, 1);
+    pthread_mutex_unlock(&small->lock);
+    fake_gate(small, false);
     await_answers(3);
     assert_answer_is_right(large);
     assert_answer_is_right(late);
     assert_true(large->request.started_us <= late->request.started_us);
-    queue_close(queue, on_drained, NULL);
-    while (mailbox_take_all(&fixture.drained_box) == NULL)
-        mailbox_wait(&fixture.drained_box, CLOCK_NEVER);
-    queue_destroy(queue);
 }
 
 /* One request alone in its queue, asked for again and again: its ticket keeps its age. */
@@ -450,13 +479,13 @@ static void a_ticket_ages_while_its_request_is_tried(void **state)
     fixture.network.row_bytes = 8 * FAKE_PAGE;
     fixture.budget = 16 * FAKE_PAGE;
     start();
-    assert_int_equal(ledger_reserve(fixture.ledger, 12 * FAKE_PAGE, NULL), STATUS_OK);
+    hold_memory(12 * FAKE_PAGE);
     (void)send_rows(1, 0);
     do /* between two tries it wants what it lacks */
         batcher_read_pressure(fixture.batcher, clock_now_us(), &first);
     while (first.wanted_bytes != 4 * FAKE_PAGE);
     await_pressure(20000, 3); /* two or more retries, 10 ms apart */
-    ledger_unreserve(fixture.ledger, 12 * FAKE_PAGE);
+    let_memory_go();
     await_answers(1);
     batcher_read_pressure(fixture.batcher, clock_now_us() + 1000000, &later);
     assert_int_equal(later.wanted_bytes, 0);
@@ -682,6 +711,33 @@ static void instances_bound_what_runs_at_once(void **state)
     assert_int_equal(batcher_running(fixture.batcher), 2);
     fake_gate(&fixture.network, false);
     await_answers(5);
+}
+
+/* An answer on its way: another request comes meanwhile. */
+static void on_done_sends_another(struct request *request)
+{
+    pthread_mutex_lock(&fixture.batcher->lock);
+    fixture.may_start = queue_may_start(fixture.queue);
+    pthread_mutex_unlock(&fixture.batcher->lock);
+    (void)send_rows(1, 1);
+    on_done(request);
+}
+
+static void a_queue_that_keeps_its_order_starts_nothing_before_its_batch_is_answered(void **state)
+{
+    struct call *first;
+
+    (void)state;
+    fixture.lanes = 2;
+    fixture.config.preserve_ordering = true;
+    fixture.may_start = true;
+    start();
+    first = make(1, 0);
+    first->request.done = on_done_sends_another;
+    submit(first);
+    await_answers(2);
+    assert_false(fixture.may_start);
+    assert_true(fixture.call[1].request.started_us >= first->request.finished_us);
 }
 
 static void ordering_is_kept_when_asked_for(void **state)
@@ -1069,6 +1125,7 @@ int main(void)
         TEST(a_short_request_runs_on_the_callers_thread),
         TEST(two_lanes_run_two_batches),
         TEST(instances_bound_what_runs_at_once),
+        TEST(a_queue_that_keeps_its_order_starts_nothing_before_its_batch_is_answered),
         TEST(ordering_is_kept_when_asked_for),
         TEST(caps_halve_at_once_and_grow_a_row_at_a_time),
         TEST(trim_gives_back_what_lanes_cache),
