@@ -16,7 +16,8 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-FIGURE_MODELS = ["resnet50", "mobilenetv2", "squeezenet", "densenet121", "yolo_n320", "minilm_128", "mlp"]
+FIGURE_MODELS = ["resnet50", "mobilenetv2", "squeezenet", "densenet121", "yolo_n320", "minilm_128", "vit_s", "unet_256",
+                 "lstm_tagger", "mlp"]
 
 
 def feeds(model_inputs, batch):

@@ -274,6 +274,43 @@ def vit_s(path):
     n.save(path, image(), "y", ["N", 1000])
 
 
+def unet_256(path, widths=(16, 32, 64, 128, 256)):
+    """After U-Net, 256 x 256: two convolutions a level, up by ConvTranspose, joined with what came down."""
+    n = Net()
+
+    def level(x, cin, cout):
+        for channels in (cin, cout):
+            x = n.node("Relu", n.norm(n.conv(x, channels, cout, 3, bias=False), cout))
+        return x
+
+    x, cin, kept = "x", 3, []
+    for width in widths[:-1]:
+        kept.append(level(x, cin, width))
+        x = n.node("MaxPool", kept[-1], kernel_shape=[2, 2], strides=[2, 2])
+        cin = width
+    x = level(x, cin, widths[-1])
+    for width, skip in zip(reversed(widths[:-1]), reversed(kept)):
+        weights = n.weight(n.normal(2 * width, width, 2, 2, scale=width ** -0.5))
+        x = n.node("ConvTranspose", x, weights, n.weight(n.normal(width, scale=0.05)), kernel_shape=[2, 2], strides=[2, 2])
+        x = level(n.node("Concat", skip, x, axis=1), 2 * width, width)
+    n.node("Sigmoid", n.conv(x, widths[0], 2, 1))
+    n.save(path, image(256), "y", ["N", 2, 256, 256])
+
+
+def lstm_tagger(path, vocabulary=10000, embedding=128, hidden=128, tags=20, tokens=64):
+    """Two bidirectional LSTMs over a sentence, a tag for each of its tokens."""
+    n = Net()
+    x = n.node("Gather", n.weight(n.normal(vocabulary, embedding, scale=1)), "ids")
+    x, width = n.node("Transpose", x, perm=[1, 0, 2]), embedding
+    for _ in range(2):
+        x = n.node("LSTM", x, *(n.weight(n.normal(2, *shape, scale=hidden ** -0.5))
+                                for shape in ((4 * hidden, width), (4 * hidden, hidden), (8 * hidden,))),
+                   direction="bidirectional", hidden_size=hidden)
+        x, width = n.node("Reshape", n.node("Transpose", x, perm=[0, 2, 1, 3]), n.ints(0, 0, 2 * hidden)), 2 * hidden
+    n.linear(n.node("Transpose", x, perm=[1, 0, 2]), width, tags)
+    n.save(path, [("ids", TensorProto.INT64, ["N", tokens])], "y", ["N", tokens, tags])
+
+
 def mlp(path, sizes=(784, 256, 256, 10)):
     n = Net()
     x = "x"
@@ -295,7 +332,8 @@ def identity(path):
     n.save(path, [("x", TensorProto.FLOAT, ["N", "W"])], "y", ["N", "W"])
 
 
-MODELS = {f.__name__: f for f in (resnet50, mobilenetv2, squeezenet, densenet121, yolo_n320, minilm_128, vit_s, mlp, mlp_16, identity)}
+MODELS = {f.__name__: f for f in (resnet50, mobilenetv2, squeezenet, densenet121, yolo_n320, minilm_128, vit_s, unet_256,
+                                   lstm_tagger, mlp, mlp_16, identity)}
 ON_DEMAND = {"bert_base_128": bert_base_128}  # 440 MB: made only by name
 
 

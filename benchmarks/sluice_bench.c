@@ -1,9 +1,10 @@
-/* sluice-bench MODEL.onnx THREADS BATCH SECONDS [--shape NAME:1x3x224x224] [--profile] [--explain]
- *              [--device NAME] [--precision NAME] [--eager]
+/* sluice-bench MODEL.onnx THREADS BATCH SECONDS [--shape NAME:1x3x224x224] [--data NAME:FILE]
+ *              [--profile] [--explain] [--device NAME] [--precision NAME] [--eager]
  *
  * The bare engine, no daemon: one JSON line with median_ms, min_ms, first_ms, peak_bytes,
  * lower_bound_bytes. An unknown first dimension is BATCH, other unknown ones are 1 unless --shape
- * says otherwise. On a device with memory of its own a round is copies in, the run, copies out;
+ * says otherwise. Inputs are made up, or the bytes of a file. On a device with memory of its own a
+ * round is copies in, the run, copies out;
  * --eager records nothing.
  */
 #include <inttypes.h>
@@ -23,6 +24,12 @@ struct given_shape {
     struct shape shape;
 };
 
+struct given_data {
+    const char *name;
+    size_t name_length;
+    const char *path;
+};
+
 struct options {
     const char *model;
     const char *device;
@@ -35,6 +42,8 @@ struct options {
     bool explain;
     size_t shapes;
     struct given_shape shape[MAX_SHAPES];
+    size_t files;
+    struct given_data data[MAX_SHAPES];
 };
 
 static bool parse_shape(const char *text, struct given_shape *given)
@@ -60,6 +69,16 @@ static bool parse_shape(const char *text, struct given_shape *given)
     return true;
 }
 
+static bool parse_data(const char *text, struct given_data *given)
+{
+    const char *colon = strchr(text, ':');
+
+    if (colon == NULL)
+        return false;
+    *given = (struct given_data){text, (size_t)(colon - text), colon + 1};
+    return true;
+}
+
 static bool parse_options(int count, char **words, struct options *options)
 {
     int place = 0;
@@ -79,6 +98,10 @@ static bool parse_options(int count, char **words, struct options *options)
         } else if (strcmp(words[i], "--shape") == 0 && i + 1 < count) {
             if (options->shapes == MAX_SHAPES ||
                 !parse_shape(words[++i], &options->shape[options->shapes++]))
+                return false;
+        } else if (strcmp(words[i], "--data") == 0 && i + 1 < count) {
+            if (options->files == MAX_SHAPES ||
+                !parse_data(words[++i], &options->data[options->files++]))
                 return false;
         } else {
             switch (place++) {
@@ -102,13 +125,17 @@ static bool parse_options(int count, char **words, struct options *options)
     return place == 4 && options->threads > 0 && options->batch > 0;
 }
 
+static bool is_named(const char *name, size_t length, const struct network_port *port)
+{
+    return strlen(port->name) == length && strncmp(port->name, name, length) == 0;
+}
+
 static struct shape input_shape(const struct options *options, const struct network_port *port)
 {
     struct shape shape = port->shape;
 
     for (size_t i = 0; i < options->shapes; i++)
-        if (strlen(port->name) == options->shape[i].name_length &&
-            strncmp(port->name, options->shape[i].name, options->shape[i].name_length) == 0)
+        if (is_named(options->shape[i].name, options->shape[i].name_length, port))
             return options->shape[i].shape;
     for (size_t i = 0; i < shape.rank; i++)
         if (shape.dims[i] < 0)
@@ -162,6 +189,31 @@ static void fill(enum dtype dtype, size_t elements, void *data)
     }
 }
 
+/* The bytes of the file given for this input, or plausible ones. */
+static enum status fill_input(const struct options *options, const struct network_port *port,
+                              size_t elements, void *data, struct error *err)
+{
+    size_t bytes = elements * dtype_bytes(port->dtype), got;
+    FILE *file;
+
+    for (size_t i = 0; i < options->files; i++) {
+        if (!is_named(options->data[i].name, options->data[i].name_length, port))
+            continue;
+        file = fopen(options->data[i].path, "rb");
+        if (file == NULL)
+            return error_set(err, STATUS_NOT_FOUND, "no file %s", options->data[i].path);
+        got = fread(data, 1, bytes + 1, file); /* there is room for one more */
+        (void)fclose(file);
+        if (got != bytes)
+            return error_set(err, STATUS_INVALID, "input '%s' takes %zu bytes, %s has %s",
+                             port->name, bytes, options->data[i].path,
+                             got < bytes ? "less" : "more");
+        return STATUS_OK;
+    }
+    fill(port->dtype, elements, data);
+    return STATUS_OK;
+}
+
 static enum status make_inputs(const struct options *options, const struct network_port *ports,
                                size_t count, struct tensor *tensors, struct error *err)
 {
@@ -176,8 +228,8 @@ static enum status make_inputs(const struct options *options, const struct netwo
         data = malloc((size_t)elements * dtype_bytes(ports[i].dtype) + 1);
         if (data == NULL)
             return error_set(err, STATUS_NO_MEMORY, "no memory for input '%s'", ports[i].name);
-        fill(ports[i].dtype, (size_t)elements, data);
         tensors[i].data = data;
+        TRY(fill_input(options, &ports[i], (size_t)elements, data, err));
     }
     return STATUS_OK;
 }
@@ -389,8 +441,8 @@ int main(int count, char **words)
 
     if (!parse_options(count, words, &options)) {
         fprintf(stderr, "usage: sluice-bench MODEL.onnx THREADS BATCH SECONDS "
-                        "[--shape NAME:1x3x224x224]… [--profile] [--explain] [--device NAME] "
-                        "[--precision NAME] [--eager]\n");
+                        "[--shape NAME:1x3x224x224]… [--data NAME:FILE]… [--profile] [--explain] "
+                        "[--device NAME] [--precision NAME] [--eager]\n");
         return 2;
     }
     status = solo_open_as(&(struct solo_config){.device = options.device,

@@ -1,16 +1,17 @@
-# ./dev bench [engines|serve [part,...]|planner|memory [part,...]|shapes]: sluice and its peers side by
-# side, the memory planner against its bounds, the governor's figures, and many input shapes.
+# ./dev bench [engines|public [folder]|serve [part,...]|planner|memory [part,...]|shapes]: sluice and its
+# peers side by side, the memory planner against its bounds, the governor's figures, and many input shapes.
 bench() {
     local part=${1:-all}
     [ $# -gt 0 ] && shift
     case $part in
     engines) bench_prepare; bench_engines "$@" ;;
+    public) bench_prepare; bench_public "$@" ;;
     serve) bench_prepare; bench_serve "$@" ;;
     planner) build release; bench_planner "$@" ;;
     memory) build release; bench_memory "$@" ;;
     shapes) build release; python_with numpy onnx==1.22.0; bench_shapes "$@" ;;
-    all) bench_prepare; bench_engines; bench_serve; bench_planner; bench_memory; bench_shapes ;;
-    *) die "bench: unknown part '$part'; engines, serve, planner, memory and shapes are known" ;;
+    all) bench_prepare; bench_engines; bench_public; bench_serve; bench_planner; bench_memory; bench_shapes ;;
+    *) die "bench: unknown part '$part'; engines, public, serve, planner, memory and shapes are known" ;;
     esac
 }
 
@@ -23,6 +24,16 @@ bench_prepare() {
 
 bench_engines() {
     "$PYTHON" benchmarks/engines.py --sluice-bench build/release/benchmarks/sluice-bench "$@"
+}
+
+# The models that `./dev test --slow` checks, or those of another folder.
+bench_public() {
+    local folder=${1:-.cache/open-models}
+    if ! ls "$folder"/*.onnx >/dev/null 2>&1; then
+        say "public models: skipped, none in $folder"
+        return
+    fi
+    "$PYTHON" benchmarks/public.py --sluice-bench build/release/benchmarks/sluice-bench --models "$folder"
 }
 
 bench_serve() {
