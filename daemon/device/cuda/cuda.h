@@ -24,6 +24,7 @@
 
 #include "base/list.h"
 #include "device/cuda/fixed.h"
+#include "device/cuda/library.h"
 #include "device/kernel.h"
 
 /* What the arithmetic of float32 operators may be done in; see Precision= in sluice.conf. */
@@ -40,11 +41,8 @@ struct cuda_device {
     size_t shared_bytes; /* a block may have at most, after it asked for it */
     char name[256];      /* "NVIDIA H200" */
     char bus[32];        /* "0000:81:00.0" */
-    /* Opened by the first kernel that wants them (blas/lt.h, dnn/dnn.h); or why there are none. */
-    struct lt *lt;
-    const char *lt_missing;
-    struct dnn *dnn;
-    const char *dnn_missing;
+    /* Opened by the first kernel that wants them (blas/lt.h, dnn/dnn.h). */
+    struct cuda_library_slot lt, dnn;
 };
 
 struct cuda_lane {

@@ -1,58 +1,20 @@
 #define LOG_COMPONENT "device"
 #include "device/cuda/blas/lt.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "observe/log.h"
 
-#define LIBRARY "libcublasLt.so.13"
-
-/* Row: field of struct lt, name in the library. */
-static const struct {
-    size_t offset;
-    const char *name;
-} functions[] = {
+static const struct cuda_function functions[] = {
 #define FUNCTION(name) {offsetof(struct lt, name), #name},
 #include "device/cuda/blas/lt.def"
 #undef FUNCTION
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over cuda_device.lt and lt_missing */
-
-static const char *find_functions(struct lt *lt)
+static const char *start(struct cuda_device *cuda, void *library)
 {
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    struct lt *lt = library;
+    cublasStatus_t status = lt->cublasLtCreate(&lt->handle);
 
-    if (library == NULL) {
-        log_info("CUDA: products are left to the plug-in's own kernels: %s", dlerror());
-        return LIBRARY " is not here";
-    }
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-        void *function = dlsym(library, functions[i].name);
-
-        if (function == NULL) {
-            log_warn("CUDA: %s has no %s", LIBRARY, functions[i].name);
-            return LIBRARY " lacks a function";
-        }
-        memcpy((char *)lt + functions[i].offset, &function, sizeof(function));
-    }
-    return NULL;
-}
-
-/* NULL and lt->handle, or why not. */
-static const char *open_library(struct cuda_device *cuda, struct lt *lt)
-{
-    const char *why = find_functions(lt);
-    cublasStatus_t status;
-
-    if (why != NULL)
-        return why;
-    if (cudaSetDevice(cuda->ordinal) != cudaSuccess)
-        return "the device is gone";
-    status = lt->cublasLtCreate(&lt->handle);
+    (void)cuda;
     if (status != CUBLAS_STATUS_SUCCESS) {
         log_warn("CUDA: cuBLASLt does not start: %s", lt->cublasLtGetStatusString(status));
         return "cuBLASLt does not start";
@@ -61,31 +23,34 @@ static const char *open_library(struct cuda_device *cuda, struct lt *lt)
     return NULL;
 }
 
+static void end(void *library)
+{
+    struct lt *lt = library;
+
+    if (lt->handle != NULL)
+        (void)lt->cublasLtDestroy(lt->handle);
+}
+
+static const struct cuda_library cublaslt = {
+    .name = "libcublasLt.so.13",
+    .missing = "libcublasLt.so.13 is not here",
+    .lacks = "libcublasLt.so.13 lacks a function",
+    .without = "products are left to the plug-in's own kernels",
+    .functions = functions,
+    .count = sizeof(functions) / sizeof(functions[0]),
+    .bytes = sizeof(struct lt),
+    .start = start,
+    .end = end,
+};
+
 const struct lt *lt_get(struct cuda_device *cuda, const char **out_why)
 {
-    pthread_mutex_lock(&lock);
-    if (cuda->lt == NULL && cuda->lt_missing == NULL) {
-        struct lt *lt = calloc(1, sizeof(*lt));
-
-        cuda->lt_missing = lt == NULL ? "no memory for cuBLASLt" : open_library(cuda, lt);
-        if (cuda->lt_missing == NULL)
-            cuda->lt = lt;
-        else
-            free(lt);
-    }
-    *out_why = cuda->lt_missing;
-    pthread_mutex_unlock(&lock);
-    return cuda->lt;
+    return cuda_library_get(cuda, &cuda->lt, &cublaslt, out_why);
 }
 
 void lt_close(struct cuda_device *cuda)
 {
-    if (cuda->lt == NULL)
-        return;
-    (void)cudaSetDevice(cuda->ordinal);
-    (void)cuda->lt->cublasLtDestroy(cuda->lt->handle);
-    free(cuda->lt);
-    cuda->lt = NULL;
+    cuda_library_close(cuda, &cuda->lt, &cublaslt);
 }
 
 enum status lt_status(cublasStatus_t status)

@@ -62,16 +62,6 @@ static const char *describe(const struct kernel_call *call, struct dnn_graph *gr
     return NULL;
 }
 
-static const char *refuses(const struct kernel_call *call)
-{
-    struct dnn_graph graph;
-    const char *why = describe(call, &graph);
-
-    if (why == NULL)
-        (void)dnn_get(cuda_device_of(call->device), &why);
-    return why;
-}
-
 /* ---- what is kept on the device ---- */
 
 static void to_channels_last(const struct dnn_graph *graph, const char *from, char *to)
@@ -176,9 +166,10 @@ static void release(void *prepared)
     free(state);
 }
 
-static enum status fill(struct kernel_prepare *prepare, struct conv_state *state,
-                        struct dnn_graph *graph, const struct dnn *dnn, struct error *err)
+static enum status fill(struct kernel_prepare *prepare, void *prepared, struct dnn_graph *graph,
+                        const struct dnn *dnn, struct error *err)
 {
+    struct conv_state *state = prepared;
     int64_t workspace;
 
     TRY(dnn_plan_make(dnn, graph, &state->plan[0], err));
@@ -202,28 +193,19 @@ static enum status fill(struct kernel_prepare *prepare, struct conv_state *state
     return STATUS_OK;
 }
 
+static const struct dnn_row row = {.describe = describe,
+                                   .state_bytes = sizeof(struct conv_state),
+                                   .fill = fill,
+                                   .release = release};
+
+static const char *refuses(const struct kernel_call *call)
+{
+    return dnn_row_refuses(&row, call);
+}
+
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
 {
-    struct cuda_device *cuda = cuda_device_of(prepare->call.device);
-    struct dnn_graph graph;
-    const char *why = describe(&prepare->call, &graph);
-    const struct dnn *dnn = why == NULL ? dnn_get(cuda, &why) : NULL;
-    struct conv_state *state;
-    enum status status;
-
-    if (dnn == NULL)
-        return error_set(err, STATUS_UNSUPPORTED, "%s", why);
-    CU_TRY(cudaSetDevice(cuda->ordinal));
-    state = prepare_state(prepare, sizeof(*state), err);
-    if (state == NULL)
-        return STATUS_NO_MEMORY;
-    status = fill(prepare, state, &graph, dnn, err);
-    if (status != STATUS_OK) {
-        release(state);
-        prepare->state = NULL;
-    }
-    prepare->host_bytes = sizeof(*state);
-    return status;
+    return dnn_row_prepare(&row, prepare, err);
 }
 
 static bool in_line(const struct dnn_operands *operands)

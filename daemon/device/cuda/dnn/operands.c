@@ -63,3 +63,38 @@ bool dnn_graph_fits(const struct dnn_graph *graph)
     }
     return true;
 }
+
+const char *dnn_row_refuses(const struct dnn_row *row, const struct kernel_call *call)
+{
+    struct dnn_graph graph;
+    const char *why = row->describe(call, &graph);
+
+    if (why == NULL)
+        (void)dnn_get(cuda_device_of(call->device), &why);
+    return why;
+}
+
+enum status dnn_row_prepare(const struct dnn_row *row, struct kernel_prepare *prepare,
+                            struct error *err)
+{
+    struct cuda_device *cuda = cuda_device_of(prepare->call.device);
+    struct dnn_graph graph;
+    const char *why = row->describe(&prepare->call, &graph);
+    const struct dnn *dnn = why == NULL ? dnn_get(cuda, &why) : NULL;
+    enum status status;
+    void *state;
+
+    if (dnn == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "%s", why);
+    CU_TRY(cudaSetDevice(cuda->ordinal));
+    state = prepare_state(prepare, row->state_bytes, err);
+    if (state == NULL)
+        return STATUS_NO_MEMORY;
+    prepare->host_bytes = row->state_bytes;
+    status = row->fill(prepare, state, &graph, dnn, err);
+    if (status != STATUS_OK) {
+        row->release(state);
+        prepare->state = NULL;
+    }
+    return status;
+}

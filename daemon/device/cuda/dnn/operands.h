@@ -14,4 +14,18 @@ void dnn_graph_sizes(const struct shape *shape, int64_t sizes[DNN_RANK]);
 /* Whether cuDNN counts as many places of the window as the operator has: ONNX may round up. */
 bool dnn_graph_fits(const struct dnn_graph *graph);
 
+/* A row of kernels.def that is a graph of cuDNN's. */
+struct dnn_row {
+    /* NULL, and the graph, or why not. */
+    const char *(*describe)(const struct kernel_call *call, struct dnn_graph *out_graph);
+    size_t state_bytes;
+    /* Plans, and what else the row keeps, in zeroed state; what to tell of it, in `prepare`. */
+    enum status (*fill)(struct kernel_prepare *prepare, void *state, struct dnn_graph *graph,
+                        const struct dnn *dnn, struct error *err);
+    void (*release)(void *state); /* also of state that fill() left half made */
+};
+const char *dnn_row_refuses(const struct dnn_row *row, const struct kernel_call *call);
+enum status dnn_row_prepare(const struct dnn_row *row, struct kernel_prepare *prepare,
+                            struct error *err);
+
 #endif

@@ -38,49 +38,36 @@ static const char *describe(const struct kernel_call *call, struct dnn_graph *gr
     return dnn_graph_fits(graph) ? NULL : "sizes that cuDNN counts in another way";
 }
 
-static const char *refuses(const struct kernel_call *call)
-{
-    struct dnn_graph graph;
-    const char *why = describe(call, &graph);
-
-    if (why == NULL)
-        (void)dnn_get(cuda_device_of(call->device), &why);
-    return why;
-}
-
 static void release(void *state)
 {
     dnn_plan_free(state);
     free(state);
 }
 
-static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+static enum status fill(struct kernel_prepare *prepare, void *state, struct dnn_graph *graph,
+                        const struct dnn *dnn, struct error *err)
 {
-    struct cuda_device *cuda = cuda_device_of(prepare->call.device);
-    struct dnn_graph graph;
-    const char *why = describe(&prepare->call, &graph);
-    const struct dnn *dnn = why == NULL ? dnn_get(cuda, &why) : NULL;
-    struct dnn_plan *plan;
-    enum status status;
+    struct dnn_plan *plan = state;
 
-    if (dnn == NULL)
-        return error_set(err, STATUS_UNSUPPORTED, "%s", why);
-    CU_TRY(cudaSetDevice(cuda->ordinal));
-    plan = prepare_state(prepare, sizeof(*plan), err);
-    if (plan == NULL)
-        return STATUS_NO_MEMORY;
-    graph.alignment = (int64_t)dtype_bytes(graph.dtype); /* one plan for all addresses */
-    status = dnn_plan_make(dnn, &graph, plan, err);
-    if (status != STATUS_OK) {
-        release(plan);
-        prepare->state = NULL;
-        return status;
-    }
+    graph->alignment = (int64_t)dtype_bytes(graph->dtype); /* one plan for all addresses */
+    TRY(dnn_plan_make(dnn, graph, plan, err));
     prepare->scratch_bytes = (size_t)plan->workspace_bytes;
     prepare->batch_inexact = plan->inexact;
-    prepare->host_bytes = sizeof(*plan);
     (void)snprintf(prepare->note, sizeof(prepare->note), "engine %lld", (long long)plan->engine);
     return STATUS_OK;
+}
+
+static const struct dnn_row row = {
+    .describe = describe, .state_bytes = sizeof(struct dnn_plan), .fill = fill, .release = release};
+
+static const char *refuses(const struct kernel_call *call)
+{
+    return dnn_row_refuses(&row, call);
+}
+
+static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+{
+    return dnn_row_prepare(&row, prepare, err);
 }
 
 static enum status run(const void *plan, const struct kernel_call *call,
