@@ -134,10 +134,9 @@ def part_speed(options):
         for precision in PRECISIONS:
             for graphs in (True, False):
                 for model in MODELS:
-                    # Half precision is the network's own.
-                    mode = "strict" if precision == "fp16" else precision
-                    measured([bench, model_path(options, model, precision), "1", str(batch), str(SECONDS),
-                              "--device", "cuda", "--precision", mode, *([] if graphs else ["--eager"])],
+                    # The network is float32; the peers' is written in half precision.
+                    measured([bench, model_path(options, model, "strict"), "1", str(batch), str(SECONDS),
+                              "--device", "cuda", "--precision", precision, *([] if graphs else ["--eager"])],
                              {"engine": "sluice", "model": model, "batch": batch, "precision": precision,
                               "graphs": graphs}, results, options.release.resolve() / "daemon")
 

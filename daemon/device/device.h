@@ -21,7 +21,7 @@ struct device_config {
     const char *name;      /* "cpu", "null", "cuda:0", "auto" */
     unsigned lanes;        /* ≥ 1 */
     unsigned threads;      /* compute threads over all lanes; 0: the machine's cores */
-    const char *precision; /* "strict", "tf32", … ; the CPU knows "strict" and "default" */
+    const char *precision; /* "strict", "tf32", "fp16", … ; the CPU knows "strict" and "default" */
 };
 
 struct device_ops {
@@ -72,7 +72,8 @@ struct device {
     const struct device_ops *ops;
     struct mem_source *memory;
     struct mem_source *faulty; /* around the device's own, for tests; NULL: none */
-    bool fuses_chains;      /* wants element-wise operators in a row as one step (ops/chain.h) */
+    enum dtype narrow; /* wants float32 products in this 16-bit type; DTYPE_NONE: as they are */
+    bool fuses_chains; /* wants element-wise operators in a row as one step (ops/chain.h) */
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;

@@ -350,6 +350,7 @@ static enum status make(struct making *making, const struct shape *shapes,
     const struct pass_context context = {.fold = folder_fold,
                                          .fold_arg = making->network->folder,
                                          .fold_limit_bytes = FOLD_BYTES_MAX,
+                                         .narrow = making->network->device->narrow,
                                          .fuses_chains = making->network->device->fuses_chains};
     struct plan *plan = making->plan;
 

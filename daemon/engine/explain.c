@@ -121,9 +121,10 @@ static void put_step(const struct plan *plan, size_t index, const struct times *
     put_operands(to, "in_shapes", step->call.inputs, step->call.in);
     put_operands(to, "out_shapes", step->call.outputs, step->call.out);
     fprintf(to,
-            ",\"layout\":\"%s\",\"bytes\":%" PRIu64 ",\"scratch_bytes\":%" PRIu64
+            ",\"dtype\":\"%s\",\"layout\":\"%s\",\"bytes\":%" PRIu64 ",\"scratch_bytes\":%" PRIu64
             ",\"place\":\"%s\",\"offset\":%" PRId64
             ",\"time_share\":%.5f,\"peak\":%s,\"refused\":[",
+            out == NULL ? "none" : dtype_name(out->dtype),
             out == NULL ? "none" : layout_name(out->layout), step_bytes(step), step->scratch_bytes,
             step->call.outputs == 0 ? "none" : where_name(plan, &step->out[0]),
             step->call.outputs == 0 || step->out[0].base == BASE_ABSOLUTE ? 0 : step->out[0].offset,
@@ -179,10 +180,10 @@ static void print_step(const struct plan *plan, size_t index, const struct times
         shape_format(&out->shape, shape);
     snprintf(share, sizeof(share), "%s%.1f%%", times->measured ? "" : "~",
              100 * time_share(step, times));
-    fprintf(to, "%c%4zu %6s %-18s %-22s %-20s %-8s %12" PRIu64 " %12" PRId64 "  %s%s%s\n",
+    fprintf(to, "%c%4zu %6s %-18s %-22s %-20s %-8s %-8s %12" PRIu64 " %12" PRId64 "  %s%s%s\n",
             index == plan->peak_step ? '*' : ' ', index, share, step->call.op->onnx.name,
-            step->kernel->name, shape, out == NULL ? "-" : layout_name(out->layout),
-            step_bytes(step),
+            step->kernel->name, shape, out == NULL ? "-" : dtype_name(out->dtype),
+            out == NULL ? "-" : layout_name(out->layout), step_bytes(step),
             step->call.outputs > 0 && step->out[0].base == BASE_ARENA ? step->out[0].offset : -1,
             step->name, step->note[0] != '\0' ? "  " : "", step->note);
     for (size_t i = 0; i < step->refusals; i++)
@@ -204,8 +205,8 @@ static void explain_table(const struct plan *plan, FILE *to)
         plan->lower_bound_bytes == 0 ? 1.0
                                      : (double)plan->peak_bytes / (double)plan->lower_bound_bytes,
         plan->batch_exact ? "" : "; a row's answer depends on its batch");
-    fprintf(to, " step   time %-18s %-22s %-20s %-8s %12s %12s  %s\n", "operator", "kernel",
-            "shape", "layout", "bytes", "offset", "node");
+    fprintf(to, " step   time %-18s %-22s %-20s %-8s %-8s %12s %12s  %s\n", "operator", "kernel",
+            "shape", "type", "layout", "bytes", "offset", "node");
     for (size_t i = 0; i < plan->step_count; i++)
         print_step(plan, i, &times, to);
     if (plan->rest != NULL && !list_is_empty(&plan->rest->graph->nodes))

@@ -59,7 +59,8 @@ static enum status check_kernels(struct network *network, const struct graph *gr
 static enum status run_model_passes(struct network *network, struct error *err)
 {
     const struct pass_context context = {.fold = network->folder != NULL ? folder_fold_model : NULL,
-                                         .fold_arg = network->folder};
+                                         .fold_arg = network->folder,
+                                         .narrow = network->device->narrow};
 
     return pass_run_all(network->programs->graph, PASS_MODEL, &context, err);
 }

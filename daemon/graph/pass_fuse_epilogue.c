@@ -26,9 +26,10 @@ static bool read_scalar(const struct node *node, size_t index, float standard, f
     *out_value = standard;
     if (value == NULL)
         return true;
-    if (value->constant == NULL || value->dtype != DTYPE_FLOAT || shape_count(&value->shape) != 1)
+    if (value->constant == NULL || !dtype_is_float(value->dtype) || value->dtype == DTYPE_DOUBLE ||
+        shape_count(&value->shape) != 1)
         return false;
-    *out_value = *(const float *)value->constant->tensor.data;
+    *out_value = (float)tensor_float(&value->constant->tensor, 0);
     return true;
 }
 

@@ -41,10 +41,10 @@ static bool is_close(double got, double want, double rtol, double atol)
 }
 
 static bool floats_agree(const struct tensor *got, const struct tensor *want, size_t count,
-                         char *why, size_t room)
+                         double slack, char *why, size_t room)
 {
     double rtol = type_rtol(want->dtype);
-    double atol = ATOL + BLOCKED_SUM_SLACK * largest(want, count);
+    double atol = ATOL + slack * largest(want, count);
 
     for (size_t i = 0; i < count; i++) {
         double a = element(got, i), b = element(want, i);
@@ -90,7 +90,8 @@ static bool bytes_agree(const struct tensor *got, const struct tensor *want, siz
     return true;
 }
 
-bool tensor_agrees(const struct tensor *got, const struct tensor *want, char *why, size_t room)
+bool tensor_agrees(const struct tensor *got, const struct tensor *want, double slack, char *why,
+                   size_t room)
 {
     char a[SHAPE_TEXT_BYTES], b[SHAPE_TEXT_BYTES];
     struct tensor as_bfloat16 = *want;
@@ -112,7 +113,7 @@ bool tensor_agrees(const struct tensor *got, const struct tensor *want, char *wh
     }
     count = (size_t)shape_count(&want->shape);
     if (dtype_is_float(want->dtype))
-        return floats_agree(got, want, count, why, room);
+        return floats_agree(got, want, count, slack, why, room);
     return want->dtype == DTYPE_STRING ? strings_agree(got, want, count, why, room)
                                        : bytes_agree(got, want, count, why, room);
 }

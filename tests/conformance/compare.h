@@ -13,8 +13,15 @@
 #define RTOL              1e-3
 #define ATOL              1e-7
 #define BLOCKED_SUM_SLACK 2e-6
+/* The same where operands are rounded to 11 (tf32, fp16) or 8 bits (bf16) before they are
+ * multiplied: a few roundings, 2^-11 and 2^-8 each, of sums that may be larger than their result.
+ */
+#define HALF_SLACK     4e-3
+#define BFLOAT16_SLACK 3e-2
 
-/* False with one sentence in `why`. */
-bool tensor_agrees(const struct tensor *got, const struct tensor *want, char *why, size_t room);
+/* False with one sentence in `why`.  slack: what is allowed besides, a part of the largest element
+ * of the answer. */
+bool tensor_agrees(const struct tensor *got, const struct tensor *want, double slack, char *why,
+                   size_t room);
 
 #endif

@@ -1,4 +1,4 @@
-/* sluice-conformance [--device cpu|null] [--json] [--verbose] DIR…
+/* sluice-conformance [--device cpu|null|cuda] [--precision NAME] [--json] [--verbose] DIR…
  *
  * Runs ONNX's own backend tests and prints what passed, failed or was refused, by operator.  A DIR
  * is one test (it holds model.onnx), a set of tests, or the `light` set.  Each test runs in a
@@ -34,8 +34,15 @@ struct row { /* of the table */
     unsigned count[OUTCOMES];
 };
 
-struct session {
+/* How the tests are run, and how far off an answer may be. */
+struct rules {
     const char *device;
+    const char *precision; /* as Precision=; NULL: the device's own */
+    double slack;          /* see tensor_agrees() */
+};
+
+struct session {
+    struct rules rules;
     bool json, verbose;
     struct row *rows;
     size_t row_count;
@@ -220,12 +227,12 @@ static void free_set(struct constant **tensors, size_t count)
 }
 
 static void compare_outputs(const struct solo_outputs *outputs, struct constant *const *want,
-                            size_t wanted, struct result *result)
+                            size_t wanted, double slack, struct result *result)
 {
     for (size_t i = 0; i < wanted && i < outputs->count; i++) {
         char why[TEXT], text[TEXT + 32];
 
-        if (tensor_agrees(&outputs->tensors[i], &want[i]->tensor, why, sizeof(why)))
+        if (tensor_agrees(&outputs->tensors[i], &want[i]->tensor, slack, why, sizeof(why)))
             continue;
         snprintf(text, sizeof(text), "output %zu: %s", i, why);
         set_result(result, FAILED, text);
@@ -234,7 +241,7 @@ static void compare_outputs(const struct solo_outputs *outputs, struct constant 
 }
 
 static void run_with(struct solo *solo, struct constant *const *in, size_t given,
-                     struct constant *const *want, size_t wanted, bool compares,
+                     struct constant *const *want, size_t wanted, const struct rules *rules,
                      struct result *result)
 {
     const struct network_port *ports;
@@ -255,12 +262,12 @@ static void run_with(struct solo *solo, struct constant *const *in, size_t given
         refuse_or_fail(result, status, &err, false);
         return;
     }
-    if (compares)
-        compare_outputs(&outputs, want, wanted, result);
+    if (strcmp(rules->device, "null") != 0)
+        compare_outputs(&outputs, want, wanted, rules->slack, result);
     solo_free(&outputs);
 }
 
-static void run_data_sets(struct solo *solo, const struct test *test, bool compares,
+static void run_data_sets(struct solo *solo, const struct test *test, const struct rules *rules,
                           struct result *result)
 {
     for (unsigned set = 0; result->outcome == PASSED; set++) {
@@ -279,14 +286,14 @@ static void run_data_sets(struct solo *solo, const struct test *test, bool compa
         if (given != SIZE_MAX)
             wanted = read_set(folder, "output", want, result);
         if (given != SIZE_MAX && wanted != SIZE_MAX)
-            run_with(solo, in, given, want, wanted, compares, result);
+            run_with(solo, in, given, want, wanted, rules, result);
         free_set(in, given);
         free_set(want, wanted);
     }
 }
 
 /* The light set stores no input: it is a ramp, element i of n being i / n. */
-static void run_light(struct solo *solo, const struct test *test, bool compares,
+static void run_light(struct solo *solo, const struct test *test, const struct rules *rules,
                       struct result *result)
 {
     const struct network_port *ports;
@@ -306,17 +313,18 @@ static void run_light(struct solo *solo, const struct test *test, bool compares,
     data = (float *)(uintptr_t)in->tensor.data;
     for (size_t i = 0; i < count; i++)
         data[i] = (float)i / (float)count;
-    run_with(solo, &in, 1, &want, 1, compares, result);
+    run_with(solo, &in, 1, &want, 1, rules, result);
     constant_unref(in);
     constant_unref(want);
 }
 
-static void run_test(const char *device, const struct test *test, struct result *result)
+static void run_test(const struct rules *rules, const struct test *test, struct result *result)
 {
-    bool compares = strcmp(device, "null") != 0;
+    const struct solo_config config = {
+        .device = rules->device, .threads = 2, .precision = rules->precision};
     struct solo solo = {0};
     struct error err = {0};
-    enum status status = solo_open(device, 2, &solo, &err);
+    enum status status = solo_open_as(&config, &solo, &err);
 
     result->outcome = PASSED;
     if (status == STATUS_OK)
@@ -326,14 +334,14 @@ static void run_test(const char *device, const struct test *test, struct result 
     else if (is_random(result->operators))
         set_result(result, SKIPPED, "random numbers");
     else if (test->light_output[0] != '\0')
-        run_light(&solo, test, compares, result);
+        run_light(&solo, test, rules, result);
     else
-        run_data_sets(&solo, test, compares, result);
+        run_data_sets(&solo, test, rules, result);
     solo_close(&solo);
 }
 
 /* The test in a process of its own; what it finds comes back through a pipe. */
-static void run_apart(const char *device, const struct test *test, struct result *result)
+static void run_apart(const struct rules *rules, const struct test *test, struct result *result)
 {
     int ends[2], how = 0;
     pid_t child;
@@ -346,7 +354,7 @@ static void run_apart(const char *device, const struct test *test, struct result
         struct result found = *result;
 
         alarm(SECONDS_A_TEST);
-        run_test(device, test, &found);
+        run_test(rules, test, &found);
         _exit(write(ends[1], &found, sizeof(found)) == (ssize_t)sizeof(found) ? 0 : 1);
     }
     close(ends[1]);
@@ -419,7 +427,7 @@ static void do_test(struct session *session, const struct test *test)
     struct result result = {0};
 
     find_operators(test->model, result.operators);
-    run_apart(session->device, test, &result);
+    run_apart(&session->rules, test, &result);
     count_result(session, test, &result);
 }
 
@@ -441,6 +449,16 @@ static void print_table(struct session *session)
     }
     printf("%-28s %8u %8u %8u %8u\n", "all", session->total[PASSED], session->total[FAILED],
            session->total[REFUSED], session->total[SKIPPED]);
+}
+
+/* ---- what a precision may cost ---- */
+
+static double slack_of(const char *precision)
+{
+    if (strcmp(precision, "bf16") == 0)
+        return BFLOAT16_SLACK;
+    return strcmp(precision, "fp16") == 0 || strcmp(precision, "tf32") == 0 ? HALF_SLACK
+                                                                            : BLOCKED_SUM_SLACK;
 }
 
 /* ---- finding tests ---- */
@@ -500,7 +518,7 @@ static void do_folder(struct session *session, const char *dir, unsigned depth)
 
 int main(int count, char **words)
 {
-    struct session session = {.device = "cpu"};
+    struct session session = {.rules = {.device = "cpu", .slack = BLOCKED_SUM_SLACK}};
     int at = 1;
 
     for (; at < count && words[at][0] == '-'; at++) {
@@ -509,14 +527,19 @@ int main(int count, char **words)
         else if (strcmp(words[at], "--verbose") == 0)
             session.verbose = true;
         else if (strcmp(words[at], "--device") == 0 && at + 1 < count)
-            session.device = words[++at];
+            session.rules.device = words[++at];
+        else if (strcmp(words[at], "--precision") == 0 && at + 1 < count)
+            session.rules.precision = words[++at];
         else
             break;
     }
     if (at >= count || words[at][0] == '-') {
-        fprintf(stderr, "usage: sluice-conformance [--device NAME] [--json] [--verbose] DIR…\n");
+        fprintf(stderr, "usage: sluice-conformance [--device NAME] [--precision NAME] [--json] "
+                        "[--verbose] DIR…\n");
         return 2;
     }
+    if (session.rules.precision != NULL)
+        session.rules.slack = slack_of(session.rules.precision);
     for (; at < count; at++)
         do_folder(&session, words[at], 0);
     if (session.tests == 0) {

@@ -1,4 +1,4 @@
-/* sluice-run [--device NAME] MODEL.onnx OUT-FOLDER THREADS INPUT.npy…
+/* sluice-run [--device NAME] [--precision NAME] MODEL.onnx OUT-FOLDER THREADS INPUT.npy…
  *
  * Runs a model once on .npy inputs, in the order of the model's inputs, and writes
  * OUT-FOLDER/K.npy. tests/models/check.py compares them with ONNX Runtime's.  Exit status 3: the
@@ -53,20 +53,24 @@ int main(int count, char **words)
     struct tensor *inputs = NULL;
     struct error err = {0};
     enum status status;
-    const char *device = "cpu";
+    struct solo_config config = {.device = "cpu"};
     bool loaded = false;
 
-    if (count > 2 && strcmp(words[1], "--device") == 0) {
-        device = words[2];
-        words += 2;
-        count -= 2;
+    for (; count > 2 && strncmp(words[1], "--", 2) == 0; words += 2, count -= 2) {
+        if (strcmp(words[1], "--device") == 0)
+            config.device = words[2];
+        else if (strcmp(words[1], "--precision") == 0)
+            config.precision = words[2];
+        else
+            count = 0;
     }
     if (count < 4) {
-        fprintf(stderr, "usage: sluice-run [--device NAME] MODEL.onnx OUT-FOLDER THREADS "
-                        "INPUT.npy…\n");
+        fprintf(stderr, "usage: sluice-run [--device NAME] [--precision NAME] MODEL.onnx "
+                        "OUT-FOLDER THREADS INPUT.npy…\n");
         return 2;
     }
-    status = solo_open(device, (unsigned)strtoul(words[3], NULL, 10), &solo, &err);
+    config.threads = (unsigned)strtoul(words[3], NULL, 10);
+    status = solo_open_as(&config, &solo, &err);
     if (status == STATUS_OK)
         status = solo_load(&solo, words[1], &err);
     if (status == STATUS_OK) {

@@ -27,7 +27,8 @@
 #include "device/cuda/library.h"
 #include "device/kernel.h"
 
-/* What the arithmetic of float32 operators may be done in; see Precision= in sluice.conf. */
+/* What the arithmetic of float32 operators may be done in; see Precision= in sluice.conf, of which
+ * fp16 and bf16 are rewritten graphs (graph/narrow.h) before any kernel is asked. */
 enum cuda_precision { CUDA_STRICT, CUDA_TF32 };
 
 struct cuda_device {

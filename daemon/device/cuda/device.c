@@ -92,26 +92,47 @@ static enum status find_ordinal(const char *name, int *out_ordinal, struct error
 
 /* ---- whether it will do ---- */
 
-static enum status read_precision(const char *name, enum cuda_precision *out_precision,
+/* What of float32 models is computed in what: the rest, and other models, are as they are. */
+static const struct precision {
+    const char *name;
+    enum cuda_precision precision; /* of what stays in float32 */
+    enum dtype narrow;
+    int capability; /* at least */
+} precisions[] = {
+    {"strict", CUDA_STRICT, DTYPE_NONE, 0},    {"default", CUDA_STRICT, DTYPE_NONE, 0},
+    {"tf32", CUDA_TF32, DTYPE_NONE, 80},       {"fp16", CUDA_STRICT, DTYPE_FLOAT16, 0},
+    {"bf16", CUDA_STRICT, DTYPE_BFLOAT16, 80},
+};
+
+static enum status find_precision(const char *name, const struct precision **out_precision,
                                   struct error *err)
 {
-    static const char *const not_built[] = {"fp16", "bf16", "int8"};
+    if (name == NULL)
+        name = "strict";
+    for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
+        if (strcmp(name, precisions[i].name) == 0) {
+            *out_precision = &precisions[i];
+            return STATUS_OK;
+        }
+    if (strcmp(name, "int8") == 0)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "precision 'int8' cannot be forced on a model: models that are quantised "
+                         "themselves run in it; allowed are strict, tf32, fp16 and bf16");
+    return error_set(err, STATUS_INVALID,
+                     "precision '%s' is unknown; allowed are strict, tf32, fp16 and bf16", name);
+}
 
-    *out_precision = CUDA_STRICT;
-    if (name == NULL || strcmp(name, "strict") == 0 || strcmp(name, "default") == 0)
-        return STATUS_OK;
-    if (strcmp(name, "tf32") == 0) {
-        *out_precision = CUDA_TF32;
-        return STATUS_OK;
-    }
-    for (size_t i = 0; i < sizeof(not_built) / sizeof(not_built[0]); i++)
-        if (strcmp(name, not_built[i]) == 0)
-            return error_set(err, STATUS_UNSUPPORTED,
-                             "precision '%s' cannot be forced on a model: models that are %s "
-                             "themselves run in it; allowed are strict and tf32",
-                             name, name);
-    return error_set(err, STATUS_INVALID, "precision '%s' is unknown; allowed are strict and tf32",
-                     name);
+static enum status set_precision(struct cuda_device *cuda, const struct precision *precision,
+                                 struct error *err)
+{
+    if (cuda->capability < precision->capability)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "precision '%s' needs compute capability %d.%d; %s has %d.%d",
+                         precision->name, precision->capability / 10, precision->capability % 10,
+                         cuda->name, cuda->capability / 10, cuda->capability % 10);
+    cuda->precision = precision->precision;
+    cuda->device.narrow = precision->narrow;
+    return STATUS_OK;
 }
 
 static enum status describe_device(struct cuda_device *cuda, struct error *err)
@@ -148,12 +169,14 @@ static enum status start_device(const struct cuda_device *cuda, struct error *er
 static enum status fill(struct cuda_device *cuda, const struct device_config *config,
                         struct error *err)
 {
+    const struct precision *precision = NULL;
     uint64_t before, after;
     bool is_known;
 
-    TRY(read_precision(config->precision, &cuda->precision, err));
+    TRY(find_precision(config->precision, &precision, err));
     TRY(find_ordinal(config->name, &cuda->ordinal, err));
     TRY(describe_device(cuda, err));
+    TRY(set_precision(cuda, precision, err));
     is_known = cuda_device_used(cuda->bus, &before);
     TRY(start_device(cuda, err));
     is_known = is_known && cuda_device_used(cuda->bus, &after) && after > before;
