@@ -332,8 +332,10 @@ static void report(const struct bench *bench)
     double median = (double)bench->times_ns[bench->rounds / 2] / 1e6;
 
     plan_read(bench->plan, &facts);
-    if (bench->options->profile || bench->options->explain)
+    if (bench->options->explain)
         plan_explain(bench->plan, stderr, false);
+    if (bench->options->profile)
+        profile_write(bench->run.profile, stderr, false);
     printf("{\"median_ms\": %.4f, \"min_ms\": %.4f, \"first_ms\": %.4f, \"cpu_ms\": %.4f, "
            "\"peak_bytes\": %" PRIu64 ", \"lower_bound_bytes\": %" PRIu64
            ", \"rounds\": %zu, \"steps\": %u, \"resident_bytes\": %zu}\n",
@@ -417,17 +419,18 @@ static enum status run_bench(struct bench *bench, struct error *err)
     TRY(network_plan(solo->network, shapes, &bench->plan, err));
     TRY(bind_outputs(bench, outputs, out_ports, err));
     plan_read(bench->plan, &facts);
-    bench->run = (struct run){
-        .lane = solo->lane,
-        .arena = solo->arena,
-        .inputs = inputs,
-        .in = in,
-        .outputs = outputs,
-        .out = out,
-        .out_shapes = shapes + inputs,
-        .place = place,
-        .place_arg = kept,
-        .step_ns = bench->options->profile ? calloc(facts.steps + 1, sizeof(int64_t)) : NULL};
+    bench->run = (struct run){.lane = solo->lane,
+                              .arena = solo->arena,
+                              .inputs = inputs,
+                              .in = in,
+                              .outputs = outputs,
+                              .out = out,
+                              .out_shapes = shapes + inputs,
+                              .place = place,
+                              .place_arg = kept,
+                              .profile = bench->options->profile ? profile_create() : NULL};
+    if (bench->options->profile && bench->run.profile == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no memory");
     return measure(bench, err);
 }
 

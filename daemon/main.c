@@ -28,7 +28,11 @@ static enum status act(const struct options *options, const struct config_set *s
         config_dump(set, stdout);
         return STATUS_OK;
     case ACTION_EXPLAIN_PLAN:
-        return offline_explain_plan(config, options->model_file, options->batch, options->as_json,
+        return offline_explain_plan(config,
+                                    &(struct offline_question){.file = options->model_file,
+                                                               .batch = options->batch,
+                                                               .as_json = options->as_json,
+                                                               .profile = options->profile},
                                     stdout, err);
     case ACTION_LIST_KERNELS:
         return offline_list_kernels(config, stdout, err);

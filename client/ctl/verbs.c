@@ -192,14 +192,16 @@ int verb_plan(struct ctl *ctl)
             if (!parse_batch(ctl->argv[++i], &request.batch))
                 return ctl_usage("--batch '%s': a number from 1 to 1000000 is allowed",
                                  ctl->argv[i]);
+        } else if (strcmp(ctl->argv[i], "--profile") == 0) {
+            request.profile = true;
         } else if (request.model[0] == '\0' && ctl->argv[i][0] != '-') {
             request.model = ctl->argv[i];
         } else {
-            return ctl_usage("plan MODEL [--batch N]");
+            return ctl_usage("plan MODEL [--batch N] [--profile]");
         }
     }
     if (request.model[0] == '\0')
-        return ctl_usage("plan MODEL [--batch N]");
+        return ctl_usage("plan MODEL [--batch N] [--profile]");
     request.text = !ctl->as_json;
     exit_status = ctl_call(ctl, "sluice.v1.Admin/Plan", &request.base,
                            &sluice__v1__admin_reply__descriptor, (ProtobufCMessage **)&reply);

@@ -217,6 +217,7 @@ static enum status run_plan(struct lane *lane, struct batch *batch, struct error
         .finish = fetch_outputs,
         .finish_arg = lane,
         .progress = &lane->batcher->progress,
+        .profile = batch->count == 1 ? first->profile : NULL,
     };
 
     if (makes_text(batch->queue) && (run.strings = response_strings(batch->response)) == NULL)

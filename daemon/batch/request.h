@@ -17,6 +17,7 @@
 #include "tensor/tensor.h"
 
 struct model_queue;
+struct profile;
 struct response_buffer;
 
 /* One input as it came: `data` holds `bytes` bytes, dense row-major.  STRING: an array of struct
@@ -54,6 +55,7 @@ struct request {
     atomic_bool cancelled;
     bool keeps_inputs; /* their data outlives the answer, which may point into it */
     bool no_inline;    /* never on the caller's thread (its turn's share of the loop is spent) */
+    struct profile *profile; /* measures the run, if the request runs alone; NULL: nothing does */
     void (*done)(
         struct request *request); /* any thread; hands the request back (usually a mailbox_put) */
     void *owner;                  /* serve's call object */

@@ -24,6 +24,14 @@ struct device_config {
     const char *precision; /* "strict", "tf32", "fp16", … ; the CPU knows "strict" and "default" */
 };
 
+/* The most that one lane does in a second, measured on it. */
+struct device_peaks {
+    double flops;        /* multiplications and additions of 32-bit floats */
+    double bytes;        /* read from memory, or from the last cache where that holds as much */
+    double cached_bytes; /* read from the caches of its own */
+    uint64_t cache_size; /* what they hold; 0: they are not told apart */
+};
+
 struct device_ops {
     const char *name;
     enum status (*open)(const struct device_config *config, struct device **out_device,
@@ -65,6 +73,10 @@ struct device_ops {
     const struct kernel *const *(*kernels)(struct device *device, const struct op_def *op);
     /* One line: "cpu: Intel Xeon …, 2 cores, avx512". */
     void (*describe)(struct device *device, char *text, size_t room);
+    /* Measures, on the lane, in some tens of milliseconds; reads `bytes` at `room`, device memory
+     * whose elements do not matter.  NULL: not known. */
+    void (*measure_peaks)(struct device_lane *lane, const void *room, size_t bytes,
+                          struct device_peaks *out_peaks);
     bool host_memory; /* kernels read and write host addresses: no copies in or out */
 };
 

@@ -161,6 +161,7 @@ static enum status fill_step(struct making *making, size_t index, struct step *s
     step->note = arena_copy_string(&plan->arena, choice->prepare.note,
                                    strnlen(choice->prepare.note, sizeof(choice->prepare.note)));
     step->work = node_work(node);
+    step_cost(step, node);
     step->refusals = choice->refusals;
     step->refused = choice->refused;
     step->in = arena_take_array(&plan->arena, node->inputs, sizeof(*step->in));

@@ -175,7 +175,8 @@ struct run {
     void *finish_arg;
     struct string_heap *strings; /* for STRING outputs: must outlive their use.  May be NULL */
     _Atomic uint64_t *progress;  /* steps forward with every step; may be NULL */
-    int64_t *step_ns; /* profile: adds each step's time; room for plan_facts.steps.  May be NULL */
+    struct profile *profile;     /* measures each step; nothing is recorded or replayed.  May be
+                                    NULL */
 };
 
 /* Runs the plan: begins the arena, computes, waits, ends the arena.  STATUS_NO_MEMORY, _CANCELLED,
@@ -186,8 +187,21 @@ MUST_CHECK enum status plan_run(struct plan *plan, struct run *run, struct error
 struct string_heap *string_heap_create(void);
 void string_heap_destroy(struct string_heap *heap); /* NULL is fine */
 
-/* The plan as a table for people or as JSON: steps with kernel, shape, bytes, offset, time share,
- * refusals of better kernels; which step is the peak. */
+/* The plan as a table for people or as JSON: steps with kernel, shape, bytes, offset, estimated
+ * share of time, refusals of better kernels; which step is the peak. */
 void plan_explain(const struct plan *plan, FILE *to, bool as_json);
+
+/* ---- measured times (profile.c) ---- */
+
+enum { PROFILE_RUNS = 64 }; /* later ones are not kept */
+
+/* Of the runs it was given to, one at a time; what is told are medians.  The device's peaks are
+ * measured in front of the first run.  Holds references to the plans, those behind cuts too. */
+struct profile *profile_create(void);               /* NULL: no memory */
+void profile_destroy(struct profile *profile);      /* NULL is fine */
+size_t profile_runs(const struct profile *profile); /* kept so far */
+/* A table for people, or JSON: what plan_explain() says of each plan that ran, and of each step its
+ * time, operations, bytes, rates and share of the peak; the time between the steps. */
+void profile_write(const struct profile *profile, FILE *to, bool as_json);
 
 #endif

@@ -19,32 +19,22 @@ static uint64_t step_bytes(const struct step *step)
     return bytes;
 }
 
-/* What shares of time are shares of: measured nanoseconds, or estimated work before any profile. */
-struct times {
-    bool measured;
-    double total;
-};
-
-static double step_time(const struct step *step, bool measured)
+/* What estimated shares of time are shares of. */
+static double sum_work(const struct plan *plan)
 {
-    return measured ? (double)atomic_load(&step->total_ns) : (double)step->work;
-}
-
-static struct times sum_times(const struct plan *plan)
-{
-    struct times times = {.measured = atomic_load(&plan->profiled_runs) > 0};
+    double work = 0;
 
     for (size_t i = 0; i < plan->step_count; i++)
-        times.total += step_time(&plan->steps[i], times.measured);
-    return times;
+        work += (double)plan->steps[i].work;
+    return work;
 }
 
-static double time_share(const struct step *step, const struct times *times)
+static double work_share(const struct step *step, double sum)
 {
-    return times->total > 0 ? step_time(step, times->measured) / times->total : 0;
+    return sum > 0 ? (double)step->work / sum : 0;
 }
 
-static const struct operand *first_output(const struct step *step)
+const struct operand *step_result(const struct step *step)
 {
     for (size_t i = 0; i < step->call.outputs; i++)
         if (step->call.out[i] != NULL)
@@ -105,10 +95,10 @@ static void put_operands(FILE *to, const char *name, size_t count,
     fputc(']', to);
 }
 
-static void put_step(const struct plan *plan, size_t index, const struct times *times, FILE *to)
+void explain_json_step(const struct plan *plan, size_t index, double time_share, FILE *to)
 {
     const struct step *step = &plan->steps[index];
-    const struct operand *out = first_output(step);
+    const struct operand *out = step_result(step);
 
     fprintf(to, "%s\n{\"index\":%zu,\"name\":", index == 0 ? "" : ",", index);
     put_string(to, step->name);
@@ -128,7 +118,7 @@ static void put_step(const struct plan *plan, size_t index, const struct times *
             out == NULL ? "none" : layout_name(out->layout), step_bytes(step), step->scratch_bytes,
             step->call.outputs == 0 ? "none" : where_name(plan, &step->out[0]),
             step->call.outputs == 0 || step->out[0].base == BASE_ABSOLUTE ? 0 : step->out[0].offset,
-            time_share(step, times), index == plan->peak_step ? "true" : "false");
+            time_share, index == plan->peak_step ? "true" : "false");
     for (size_t i = 0; i < step->refusals; i++) {
         fprintf(to, "%s{\"kernel\":", i == 0 ? "" : ",");
         put_string(to, step->refused[i].kernel);
@@ -136,20 +126,18 @@ static void put_step(const struct plan *plan, size_t index, const struct times *
         put_string(to, step->refused[i].why);
         fputc('}', to);
     }
-    fputs("]}", to);
+    fputc(']', to);
 }
 
-static void explain_json(const struct plan *plan, FILE *to)
+void explain_json_head(const struct plan *plan, FILE *to)
 {
-    struct times times = sum_times(plan);
-
     fprintf(to,
             "{\"peak_bytes\":%" PRIu64 ",\"lower_bound_bytes\":%" PRIu64
             ",\"peak_step\":%u,\"exact\":%s,\"batch_exact\":%s,\"predicted_us\":%" PRId64
-            ",\"time_measured\":%s,\"inputs\":[",
+            ",\"inputs\":[",
             plan->peak_bytes, plan->lower_bound_bytes, plan->peak_step,
             plan->rest == NULL ? "true" : "false", plan->batch_exact ? "true" : "false",
-            atomic_load(&plan->predicted_us), times.measured ? "true" : "false");
+            atomic_load(&plan->predicted_us));
     for (size_t i = 0; i < plan->inputs; i++) {
         fprintf(to, "%s{\"name\":", i == 0 ? "" : ",");
         put_string(to, plan->program->graph->in[i]->name);
@@ -158,28 +146,41 @@ static void explain_json(const struct plan *plan, FILE *to)
         fputc('}', to);
     }
     fputs("],\"steps\":[", to);
-    for (size_t i = 0; i < plan->step_count; i++)
-        put_step(plan, i, &times, to);
+}
+
+void explain_json_tail(const struct plan *plan, FILE *to)
+{
     fprintf(to, "\n],\"continues\":");
     if (plan->rest == NULL || list_is_empty(&plan->rest->graph->nodes))
         fputs("null", to);
     else
         put_string(to, LIST_FIRST(&plan->rest->graph->nodes, struct node, link)->name);
+}
+
+static void explain_json(const struct plan *plan, FILE *to)
+{
+    double work = sum_work(plan);
+
+    explain_json_head(plan, to);
+    for (size_t i = 0; i < plan->step_count; i++) {
+        explain_json_step(plan, i, work_share(&plan->steps[i], work), to);
+        fputc('}', to);
+    }
+    explain_json_tail(plan, to);
     fputs("}\n", to);
 }
 
 /* ---- the table ---- */
 
-static void print_step(const struct plan *plan, size_t index, const struct times *times, FILE *to)
+static void print_step(const struct plan *plan, size_t index, double work, FILE *to)
 {
     const struct step *step = &plan->steps[index];
-    const struct operand *out = first_output(step);
+    const struct operand *out = step_result(step);
     char shape[SHAPE_TEXT_BYTES] = "-", share[16];
 
     if (out != NULL)
         shape_format(&out->shape, shape);
-    snprintf(share, sizeof(share), "%s%.1f%%", times->measured ? "" : "~",
-             100 * time_share(step, times));
+    snprintf(share, sizeof(share), "~%.1f%%", 100 * work_share(step, work));
     fprintf(to, "%c%4zu %6s %-18s %-22s %-20s %-8s %-8s %12" PRIu64 " %12" PRId64 "  %s%s%s\n",
             index == plan->peak_step ? '*' : ' ', index, share, step->call.op->onnx.name,
             step->kernel->name, shape, out == NULL ? "-" : dtype_name(out->dtype),
@@ -192,7 +193,7 @@ static void print_step(const struct plan *plan, size_t index, const struct times
 
 static void explain_table(const struct plan *plan, FILE *to)
 {
-    struct times times = sum_times(plan);
+    double work = sum_work(plan);
     char text[SHAPE_TEXT_BYTES];
 
     for (size_t i = 0; i < plan->inputs; i++)
@@ -208,7 +209,7 @@ static void explain_table(const struct plan *plan, FILE *to)
     fprintf(to, " step   time %-18s %-22s %-20s %-8s %-8s %12s %12s  %s\n", "operator", "kernel",
             "shape", "type", "layout", "bytes", "offset", "node");
     for (size_t i = 0; i < plan->step_count; i++)
-        print_step(plan, i, &times, to);
+        print_step(plan, i, work, to);
     if (plan->rest != NULL && !list_is_empty(&plan->rest->graph->nodes))
         fprintf(to, "… goes on with '%s' once its shapes are known\n",
                 LIST_FIRST(&plan->rest->graph->nodes, struct node, link)->name);

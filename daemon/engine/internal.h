@@ -122,12 +122,12 @@ struct step {
     size_t found_first;  /* index into the run's list of found shapes */
     bool has_bound;
     uint64_t scratch_bytes;
-    uint64_t work; /* estimate, in the unit of node_work() */
+    uint64_t work;                             /* estimate, in the unit of node_work() */
+    uint64_t flops, read_bytes, written_bytes; /* step_cost() */
     const char *name;
     const char *note;
     size_t refusals;
     const struct refusal *refused;
-    _Atomic int64_t total_ns; /* of profiled runs */
 };
 
 /* A value that lives on behind the cut. */
@@ -177,7 +177,6 @@ struct plan {
     bool makes_strings;
     _Atomic uint64_t overrun_bytes; /* asked for beyond the peak since a step passed its bytes */
     _Atomic int64_t predicted_us;
-    _Atomic int64_t profiled_runs;
 
     /* Behind the cut; rest is NULL when there is none. */
     struct program *rest;
@@ -410,6 +409,24 @@ struct node_layouts {
 enum status making_try(struct making *making, const struct node *node, enum layout body,
                        enum layout first, struct node_layouts *out_layouts, int *out_rank);
 uint64_t node_work(const struct node *node); /* work.c */
+/* Operations and bytes of a step by the geometry of its operands; each byte counts once. */
+void step_cost(struct step *step, const struct node *node);
+
+/* ---- profile.c ---- */
+
+/* Before the run's time begins. */
+void profile_enter(struct profile *profile, struct run *run, const struct plan *plan);
+/* Room for the times of this plan's steps in the run that is going on; NULL: it is not measured. */
+int64_t *profile_times(struct profile *profile, struct plan *plan);
+/* The run is over: its times count if it ran well. */
+void profile_leave(struct profile *profile, int64_t run_ns, bool well);
+
+/* ---- explain.c: pieces for profile.c ---- */
+
+void explain_json_head(const struct plan *plan, FILE *to);
+void explain_json_step(const struct plan *plan, size_t index, double time_share, FILE *to);
+void explain_json_tail(const struct plan *plan, FILE *to);
+const struct operand *step_result(const struct step *step); /* the first output; NULL: none */
 uint64_t value_bytes(const struct making *making, const struct value *value);
 bool value_is_blockable(const struct making *making, const struct value *value);
 const struct kernel *const *making_kernels(const struct making *making, const struct node *node);

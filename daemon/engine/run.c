@@ -90,6 +90,7 @@ static enum status step_failed(const struct running *running, const struct step 
                      step->call.op->onnx.name, why);
 }
 
+/* step_ns: room for each step's time, or NULL. */
 static enum status run_steps(struct running *running, const struct frame *frame, int64_t *step_ns)
 {
     const struct plan *plan = frame->plan;
@@ -114,12 +115,8 @@ static enum status run_steps(struct running *running, const struct frame *frame,
             return guards_broken(frame->plan, step, running->err);
         if (status != STATUS_OK)
             return step_failed(running, step, status);
-        if (step_ns != NULL) {
-            int64_t spent = clock_now_ns() - start;
-
-            step_ns[i] += spent;
-            atomic_fetch_add_explicit(&step->total_ns, spent, memory_order_relaxed);
-        }
+        if (step_ns != NULL)
+            step_ns[i] = clock_now_ns() - start;
     }
     return STATUS_OK;
 }
@@ -148,15 +145,17 @@ static enum status replay_steps(struct running *running, const struct frame *fra
     return recordings_replay(frame->plan->recordings, running->run->lane);
 }
 
-static enum status compute(struct running *running, const struct frame *frame, int64_t *step_ns)
+static enum status compute(struct running *running, const struct frame *frame)
 {
-    enum recording_use use =
-        step_ns != NULL ? RECORDING_NONE
-                        : recordings_use(frame->plan->recordings, running->run->lane, frame->bases);
+    struct profile *profile = running->run->profile;
+    enum recording_use use;
     enum status status;
 
+    if (profile != NULL)
+        return run_steps(running, frame, profile_times(profile, frame->plan));
+    use = recordings_use(frame->plan->recordings, running->run->lane, frame->bases);
     if (use == RECORDING_NONE)
-        return run_steps(running, frame, step_ns);
+        return run_steps(running, frame, NULL);
     status = use == RECORDING_RECORD ? record_steps(running, frame) : replay_steps(running, frame);
     if (status != STATUS_OK && running->err != NULL && running->err->text[0] == '\0')
         (void)error_set(running->err, status, "the recorded plan: %s", status_words(status));
@@ -290,7 +289,6 @@ struct borders {
     struct run_buffer *out;
     struct shape *out_shapes;
     const size_t *names; /* per output: its index in the whole model; NULL: the same */
-    int64_t *step_ns;
 };
 
 static enum status run_plan(struct running *running, struct plan *plan,
@@ -427,7 +425,7 @@ static enum status run_plan(struct running *running, struct plan *plan,
     TRY(enter_host(running, plan, &bases[BASE_HOST]));
     if (guards_apply(running->run->lane->device))
         guard_bases[BASE_ARENA] = bases[BASE_ARENA];
-    TRY(compute(running, &frame, borders->step_ns));
+    TRY(compute(running, &frame));
     tell_shapes(&frame, borders->out_shapes);
     if (plan->rest == NULL)
         return STATUS_OK;
@@ -483,12 +481,11 @@ static enum status finish_lane(const struct run *run, enum status status, struct
 enum status plan_run(struct plan *plan, struct run *run, struct error *err)
 {
     struct running running = {.run = run, .strings = run->strings, .err = err};
-    const struct borders borders = {
-        .in = run->in, .out = run->out, .out_shapes = run->out_shapes, .step_ns = run->step_ns};
+    const struct borders borders = {.in = run->in, .out = run->out, .out_shapes = run->out_shapes};
     const struct device_ops *ops = run->lane->device->ops;
     struct string_heap *own_strings = NULL;
     struct arena_use use = {.requested = plan->requested_bytes, .user = plan->network->account};
-    int64_t start_us = clock_now_us();
+    int64_t start_ns, spent_ns;
     void *base;
     enum status status;
 
@@ -508,16 +505,20 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
     }
     running.arena = base;
     ops->lane_enter(run->lane);
+    if (run->profile != NULL)
+        profile_enter(run->profile, run, plan);
+    start_ns = clock_now_ns();
     status = run_plan(&running, plan, &borders, 0);
     if (status == STATUS_OK && run->finish != NULL)
         status = run->finish(run->finish_arg);
     status = finish_lane(run, status, err);
+    spent_ns = clock_now_ns() - start_ns;
     lane_arena_end(run->arena);
     string_heap_destroy(own_strings);
-    if (status == STATUS_OK)
-        learn_time(plan, clock_now_us() - start_us);
-    if (status == STATUS_OK && run->step_ns != NULL)
-        atomic_fetch_add_explicit(&plan->profiled_runs, 1, memory_order_relaxed);
+    if (run->profile != NULL)
+        profile_leave(run->profile, spent_ns, status == STATUS_OK);
+    else if (status == STATUS_OK)
+        learn_time(plan, spent_ns / 1000);
     return status;
 }
 

@@ -36,3 +36,69 @@ uint64_t node_work(const struct node *node)
         work += (uint64_t)shape_count(&node->out[0]->shape) * flops_each(node) / FLOPS_PER_BYTE;
     return work;
 }
+
+/* ---- what a profile counts ---- */
+
+static struct tensor tensor_of(const struct operand *operand)
+{
+    return operand == NULL ? (struct tensor){.dtype = DTYPE_NONE}
+                           : (struct tensor){.dtype = operand->dtype, .shape = operand->shape};
+}
+
+static uint64_t operand_bytes(const struct step *step, const struct operand *operand)
+{
+    return operand == NULL ? 0
+                           : layout_bytes(operand->layout, step->call.device->channel_block,
+                                          operand->dtype, &operand->shape);
+}
+
+static uint64_t step_flops(const struct kernel_call *call)
+{
+    struct tensor in[call->inputs + 1], out[call->outputs + 1];
+    const struct tensor *ins[call->inputs + 1];
+    struct tensor *outs[call->outputs + 1];
+    struct op_call op_call = {.attrs = call->attrs,
+                              .inputs = call->inputs,
+                              .in = ins,
+                              .outputs = call->outputs,
+                              .out = outs};
+
+    for (size_t i = 0; i < call->inputs; i++) {
+        in[i] = tensor_of(call->in[i]);
+        ins[i] = call->in[i] == NULL ? NULL : &in[i];
+    }
+    for (size_t i = 0; i < call->outputs; i++) {
+        out[i] = tensor_of(call->out[i]); /* rules may look at one that nobody wants */
+        outs[i] = &out[i];
+    }
+    return op_flops(call->op, &op_call);
+}
+
+/* An activation and a residual are an operation an element each. */
+static uint64_t epilogue_flops(const struct node *node, const struct operand *out)
+{
+    const struct epilogue *epilogue = node_epilogue(node);
+
+    if (epilogue == NULL || out == NULL)
+        return 0;
+    return (uint64_t)shape_count(&out->shape) *
+           ((epilogue->act != ACT_NONE) + (unsigned)epilogue->has_residual);
+}
+
+void step_cost(struct step *step, const struct node *node)
+{
+    const struct kernel_call *call = &step->call;
+
+    step->flops = step_flops(call) + epilogue_flops(node, call->outputs > 0 ? call->out[0] : NULL);
+    for (size_t i = 0; i < call->outputs; i++)
+        step->written_bytes += operand_bytes(step, call->out[i]);
+    if ((call->op->flags & OP_SHAPE_ONLY) != 0)
+        return;
+    for (size_t i = 0; i < call->inputs; i++) {
+        uint64_t bytes = operand_bytes(step, call->in[i]);
+
+        if ((call->op->flags & OP_PICKS) != 0 && bytes > step->written_bytes)
+            bytes = step->written_bytes;
+        step->read_bytes += bytes;
+    }
+}

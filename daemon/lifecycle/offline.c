@@ -7,6 +7,7 @@
 #include "engine/engine.h"
 #include "lifecycle/budget.h"
 #include "lifecycle/planning.h"
+#include "models/profiling.h"
 #include "observe/log.h"
 #include "onnx/reader.h"
 #include "ops/op.h"
@@ -44,34 +45,68 @@ static enum status close_shape(const struct network_port *port, int64_t batch, s
     return STATUS_OK;
 }
 
-static enum status explain(struct network *network, int64_t batch, bool as_json, FILE *to,
-                           struct error *err)
+/* What a batcher of one lane does with it, without serving anybody. */
+static enum status profile_plan(struct device *device, struct ledger *ledger,
+                                struct network *network, const struct shape *shapes,
+                                const struct offline_question *question, FILE *to,
+                                struct error *err)
+{
+    struct batcher_config config = {.device = device, .ledger = ledger, .lanes = 1};
+    struct profile *profile = NULL;
+    struct batcher *batcher = NULL;
+    enum status status;
+
+    status = host_pool_create(UINT64_MAX, &config.host_pool);
+    if (status == STATUS_OK)
+        status = batcher_create(&config, &batcher, err);
+    if (status == STATUS_OK)
+        status = profiling_run(batcher, network, question->file, shapes, &profile, err);
+    if (status == STATUS_OK)
+        profile_write(profile, to, question->as_json);
+    profile_destroy(profile);
+    batcher_destroy(batcher);
+    host_pool_destroy(config.host_pool);
+    return status;
+}
+
+static enum status explain_plan(struct network *network, const struct shape *shapes,
+                                const struct offline_question *question, FILE *to,
+                                struct error *err)
+{
+    struct plan *plan;
+
+    TRY(network_plan(network, shapes, &plan, err));
+    plan_explain(plan, to, question->as_json);
+    plan_unref(plan);
+    return STATUS_OK;
+}
+
+static enum status explain(struct device *device, struct ledger *ledger, struct network *network,
+                           const struct offline_question *question, FILE *to, struct error *err)
 {
     const struct network_port *ports;
     size_t inputs = network_inputs(network, &ports);
     struct shape *shapes = calloc(inputs + 1, sizeof(*shapes));
     enum status status = STATUS_OK;
-    struct plan *plan = NULL;
 
     if (shapes == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %zu inputs", inputs);
     for (size_t i = 0; i < inputs && status == STATUS_OK; i++)
-        status = close_shape(&ports[i], batch, &shapes[i], as_json, to, err);
+        status = close_shape(&ports[i], question->batch, &shapes[i], question->as_json, to, err);
     if (status == STATUS_OK)
-        status = network_plan(network, shapes, &plan, err);
-    if (status == STATUS_OK) {
-        plan_explain(plan, to, as_json);
-        plan_unref(plan);
-    }
+        status = question->profile
+                     ? profile_plan(device, ledger, network, shapes, question, to, err)
+                     : explain_plan(network, shapes, question, to, err);
     free(shapes);
     return status;
 }
 
-enum status offline_explain_plan(const struct config *config, const char *file, int64_t batch,
-                                 bool as_json, FILE *to, struct error *err)
+enum status offline_explain_plan(const struct config *config,
+                                 const struct offline_question *question, FILE *to,
+                                 struct error *err)
 {
     char folder[PLANNING_FOLDER_BYTES];
-    struct network_config network_config = {.name = file,
+    struct network_config network_config = {.name = question->file,
                                             .plan_cache_bytes = config->models.plan_cache,
                                             .planning = planning_read(config, folder)};
     struct device *device = NULL;
@@ -88,13 +123,13 @@ enum status offline_explain_plan(const struct config *config, const char *file, 
         status = error_set(err, STATUS_NO_MEMORY, "no memory for a ledger");
         goto out;
     }
-    status = onnx_read_file(file, &graph, NULL, err);
+    status = onnx_read_file(question->file, &graph, NULL, err);
     if (status == STATUS_OK)
         status = network_create(graph, device, ledger, &network_config, &network, err);
     if (status == STATUS_OK)
         network_set_ahead(network, true);
     if (status == STATUS_OK)
-        status = explain(network, batch, as_json, to, err);
+        status = explain(device, ledger, network, question, to, err);
 out:
     network_destroy(network);
     ledger_destroy(ledger);

@@ -13,6 +13,7 @@ enum option_id {
     OPTION_EXPLAIN,
     OPTION_BATCH,
     OPTION_JSON,
+    OPTION_PROFILE,
     OPTION_OPS,
     OPTION_KERNELS,
     OPTION_VERSION,
@@ -37,6 +38,7 @@ static const struct option {
     [OPTION_EXPLAIN] = {"--explain-plan", "MODEL.onnx", "print how the model would run and exit"},
     [OPTION_BATCH] = {"--batch", "N", "rows for --explain-plan (1)"},
     [OPTION_JSON] = {"--json", NULL, "--explain-plan as JSON"},
+    [OPTION_PROFILE] = {"--profile", NULL, "--explain-plan runs it and tells what each step takes"},
     [OPTION_OPS] = {"--list-ops", NULL, "print the operators and exit"},
     [OPTION_KERNELS] = {"--list-kernels", NULL,
                         "print each operator's kernels, best first, and "
@@ -123,6 +125,9 @@ static enum status apply(struct options *options, enum option_id id, const char 
     case OPTION_JSON:
         options->as_json = true;
         return STATUS_OK;
+    case OPTION_PROFILE:
+        options->profile = true;
+        return STATUS_OK;
     case OPTION_EXPLAIN:
         options->model_file = value;
         return set_action(options, ACTION_EXPLAIN_PLAN, id, err);
@@ -159,8 +164,10 @@ enum status options_read(struct options *options, int argc, char **argv, struct 
         }
         TRY(apply(options, id, value, err));
     }
-    if ((options->batch > 0 || options->as_json) && options->action != ACTION_EXPLAIN_PLAN)
-        return error_set(err, STATUS_INVALID, "--batch and --json belong to --explain-plan");
+    if ((options->batch > 0 || options->as_json || options->profile) &&
+        options->action != ACTION_EXPLAIN_PLAN)
+        return error_set(err, STATUS_INVALID,
+                         "--batch, --json and --profile belong to --explain-plan");
     return STATUS_OK;
 }
 

@@ -29,6 +29,7 @@ struct options {
     const char *model_file;    /* of ACTION_EXPLAIN_PLAN */
     int64_t batch;             /* 0: not given */
     bool as_json;
+    bool profile;
 };
 
 /* Texts stay in argv.  STATUS_INVALID says which option, found, allowed.  `options` points into

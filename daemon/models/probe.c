@@ -7,14 +7,19 @@
 
 /* A probe may wait and run so long. */
 #define PROBE_PATIENCE_US INT64_C(20000000)
+/* What is only measured goes behind everything else. */
+enum { NORMAL_PRIORITY = 1, LAST_PRIORITY = 2 };
 /* How often it is asked whether the load goes on. */
 #define PROBE_LOOK_US INT64_C(20000)
 
 enum status probe_init(struct probe *probe, struct batcher *batcher, struct network *network,
                        const char *name, bool has_rows, struct error *err)
 {
-    struct queue_config config = {
-        .name = name, .network = network, .max_batch_size = has_rows ? INT32_MAX : 0};
+    struct queue_config config = {.name = name,
+                                  .network = network,
+                                  .max_batch_size = has_rows ? INT32_MAX : 0,
+                                  .priority_levels = LAST_PRIORITY,
+                                  .default_priority = NORMAL_PRIORITY};
     enum status status;
 
     *probe =
@@ -113,6 +118,9 @@ enum status probe_run(struct probe *probe, const struct probe_data *data,
     request->arrived_us = clock_now_us();
     request->deadline_us = request->arrived_us + PROBE_PATIENCE_US;
     request->no_inline = true;
+    request->profile = probe->profile;
+    if (probe->profile != NULL)
+        request->priority = LAST_PRIORITY;
     request->done = on_done;
     status = want_all_outputs(probe, request);
     if (status != STATUS_OK) {

@@ -17,6 +17,7 @@ struct probe {
     const char *name;
     bool has_rows;
     const atomic_bool *give_up; /* true: what runs is cancelled.  NULL: never */
+    struct profile *profile; /* measures what runs, which waits for all other models; NULL: none */
 };
 
 /* One request's data, made here and owned by it. */

@@ -17,6 +17,13 @@ bool chain_takes(const struct op_def *op)
     return false;
 }
 
+static uint64_t flops(const struct op_call *call)
+{
+    const struct chain_attrs *attrs = call->attrs;
+
+    return attrs->count * op_flops_each_output(call);
+}
+
 const struct op_def op_chain = {
     .name = "chain",
     .onnx = {"Chain", .since = 1, .domain = "sluice"},
@@ -27,4 +34,5 @@ const struct op_def op_chain = {
     .flags = OP_INTERNAL | OP_ELEMENTWISE,
     .attrs_size = sizeof(struct chain_attrs),
     .infer = op_infer_broadcast,
+    .flops = flops,
 };

@@ -116,6 +116,18 @@ static enum status infer_conv(const struct op_call *call, struct error *err)
     return finish(call, &geometry, attrs->epilogue.has_residual, err);
 }
 
+uint64_t conv_flops(const struct shape *w, const struct shape *elements)
+{
+    int64_t filter = w->dims[0] > 0 ? shape_count(w) / w->dims[0] : 0;
+
+    return 2 * (uint64_t)shape_count(elements) * (uint64_t)filter;
+}
+
+static uint64_t flops_conv(const struct op_call *call)
+{
+    return conv_flops(&call->in[CONV_W]->shape, &call->out[0]->shape);
+}
+
 static const struct attr_def conv_attr_defs[] = {
     WINDOW_ATTRS(struct conv_attrs), OP_ATTR_INT(struct conv_attrs, group, 1), OP_ATTR_END};
 
@@ -129,6 +141,7 @@ const struct op_def op_conv = {
     .attrs = conv_attr_defs,
     .attrs_size = sizeof(struct conv_attrs),
     .infer = infer_conv,
+    .flops = flops_conv,
 };
 
 static enum status infer_conv_transpose(const struct op_call *call, struct error *err)
@@ -139,6 +152,12 @@ static enum status infer_conv_transpose(const struct op_call *call, struct error
     TRY(conv_transpose_resolve(attrs, &call->in[CONV_X]->shape, &call->in[CONV_W]->shape, &geometry,
                                err));
     return finish(call, &geometry, attrs->epilogue.has_residual, err);
+}
+
+/* Each input goes into the products of one filter. */
+static uint64_t flops_conv_transpose(const struct op_call *call)
+{
+    return conv_flops(&call->in[CONV_W]->shape, &call->in[CONV_X]->shape);
 }
 
 static const struct attr_def conv_transpose_attr_defs[] = {
@@ -156,4 +175,5 @@ const struct op_def op_conv_transpose = {
     .attrs = conv_transpose_attr_defs,
     .attrs_size = sizeof(struct conv_transpose_attrs),
     .infer = infer_conv_transpose,
+    .flops = flops_conv_transpose,
 };

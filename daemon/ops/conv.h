@@ -36,6 +36,8 @@ MUST_CHECK enum status conv_transpose_resolve(const struct conv_transpose_attrs 
                                               const struct shape *x, const struct shape *w,
                                               struct conv_geometry *out_geometry,
                                               struct error *err);
+/* Of filters of shape `w`, one for each of `elements` (of the output; transposed: of the input). */
+uint64_t conv_flops(const struct shape *w, const struct shape *elements);
 /* [N, M, out…] */
 struct shape conv_output_shape(const struct conv_geometry *geometry);
 

@@ -219,6 +219,22 @@ static enum status infer_einsum(const struct op_call *call, struct error *err)
     return STATUS_OK;
 }
 
+/* All labels' lengths, for each input one product or sum. */
+static uint64_t flops(const struct op_call *call)
+{
+    const struct shape *shapes[EINSUM_MAX_INPUTS];
+    uint64_t flops = call->inputs;
+    struct einsum_plan plan;
+
+    for (size_t i = 0; i < call->inputs && i < EINSUM_MAX_INPUTS; i++)
+        shapes[i] = &call->in[i]->shape;
+    if (einsum_parse(call->attrs, call->inputs, shapes, &plan, &(struct error){0}) != STATUS_OK)
+        return 0;
+    for (size_t i = 0; i < plan.labels; i++)
+        flops *= (uint64_t)plan.lengths[i];
+    return flops;
+}
+
 static const struct attr_def attrs_of[] = {
     {ATTR_STRING, "equation", offsetof(struct einsum_attrs, equation), .required = true},
     OP_ATTR_END,
@@ -234,4 +250,5 @@ const struct op_def op_einsum = {
     .attrs = attrs_of,
     .attrs_size = sizeof(struct einsum_attrs),
     .infer = infer_einsum,
+    .flops = flops,
 };

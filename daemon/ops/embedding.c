@@ -28,6 +28,6 @@ const struct op_def op_embedding = {
     .min_inputs = 2,
     .outputs = 1,
     .attrs_size = sizeof(struct embedding_attrs),
-    .flags = OP_INTERNAL,
+    .flags = OP_INTERNAL | OP_PICKS,
     .infer = infer_embedding,
 };

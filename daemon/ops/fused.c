@@ -1,6 +1,8 @@
 /* com.microsoft: operators that optimisers write for transformers. */
 #include "ops/fused.h"
 
+#include "ops/normalize.h"
+
 #include <inttypes.h>
 
 static enum status check_last(const struct op_call *call, size_t index, const char *what,
@@ -37,6 +39,7 @@ static enum status infer_bias_gelu(const struct op_call *call, struct error *err
         .outputs = 1,                                                                              \
         .dtypes = DTYPE_FLOATS,                                                                    \
         .infer = infer_bias_gelu,                                                                  \
+        .flops = op_flops_each_output,                                                             \
     };
 BIAS_GELU(bias_gelu, "BiasGelu", 2) /* by erf */
 BIAS_GELU(fast_gelu, "FastGelu", 1) /* by tanh */
@@ -90,4 +93,5 @@ const struct op_def op_skip_layer_normalization = {
     .attrs = skip_norm_rows,
     .attrs_size = sizeof(struct skip_norm_attrs),
     .infer = infer_skip_norm,
+    .flops = normalize_flops,
 };

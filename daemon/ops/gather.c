@@ -44,5 +44,6 @@ const struct op_def op_gather = {
     .dtypes = DTYPE_ANY,
     .attrs = attrs_of,
     .attrs_size = sizeof(struct gather_attrs),
+    .flags = OP_PICKS,
     .infer = infer_gather,
 };

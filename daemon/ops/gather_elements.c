@@ -37,5 +37,6 @@ const struct op_def op_gather_elements = {
     .dtypes = DTYPE_ANY,
     .attrs = attrs_of,
     .attrs_size = sizeof(struct axis_attrs),
+    .flags = OP_PICKS,
     .infer = infer_gather_elements,
 };

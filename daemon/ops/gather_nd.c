@@ -56,5 +56,6 @@ const struct op_def op_gather_nd = {
     .dtypes = DTYPE_ANY,
     .attrs = attrs_of,
     .attrs_size = sizeof(struct gather_nd_attrs),
+    .flags = OP_PICKS,
     .infer = infer_gather_nd,
 };

@@ -34,6 +34,14 @@ static enum status infer_gemm(const struct op_call *call, struct error *err)
     return epilogue_check(call, attrs->epilogue.has_residual, GEMM_RESIDUAL, err);
 }
 
+static uint64_t flops(const struct op_call *call)
+{
+    const struct gemm_attrs *attrs = call->attrs;
+
+    return matmul_flops(&call->out[0]->shape,
+                        call->in[GEMM_A]->shape.dims[attrs->transA != 0 ? 0 : 1]);
+}
+
 static const struct attr_def attrs[] = {OP_ATTR_FLOAT(struct gemm_attrs, alpha, 1.0f),
                                         OP_ATTR_FLOAT(struct gemm_attrs, beta, 1.0f),
                                         OP_ATTR_INT(struct gemm_attrs, transA, 0),
@@ -50,4 +58,5 @@ const struct op_def op_gemm = {
     .attrs = attrs,
     .attrs_size = sizeof(struct gemm_attrs),
     .infer = infer_gemm,
+    .flops = flops,
 };

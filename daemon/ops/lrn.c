@@ -15,6 +15,14 @@ static enum status infer_lrn(const struct op_call *call, struct error *err)
     return op_infer_same(call, err);
 }
 
+/* A sum of squares over the window, then a power of it. */
+static uint64_t flops(const struct op_call *call)
+{
+    const struct lrn_attrs *attrs = call->attrs;
+
+    return (2 * (uint64_t)attrs->size + 3) * op_flops_each_input(call);
+}
+
 static const struct attr_def attrs[] = {
     OP_ATTR_FLOAT(struct lrn_attrs, alpha, 0.0001f),
     OP_ATTR_FLOAT(struct lrn_attrs, beta, 0.75f),
@@ -31,4 +39,5 @@ const struct op_def op_lrn = {
     .attrs = attrs,
     .attrs_size = sizeof(struct lrn_attrs),
     .infer = infer_lrn,
+    .flops = flops,
 };

@@ -45,6 +45,11 @@ struct shape matmul_output_shape(const struct matmul_geometry *geometry)
     return shape;
 }
 
+uint64_t matmul_flops(const struct shape *out, int64_t k)
+{
+    return 2 * (uint64_t)shape_count(out) * (uint64_t)k;
+}
+
 int64_t matmul_operand_index(const struct matmul_geometry *geometry, const struct shape *operand,
                              int64_t index)
 {
@@ -94,6 +99,14 @@ static enum status infer_matmul(const struct op_call *call, struct error *err)
     return epilogue_check(call, attrs->epilogue.has_residual, MATMUL_RESIDUAL, err);
 }
 
+static uint64_t flops(const struct op_call *call)
+{
+    const struct matmul_attrs *attrs = call->attrs;
+    const struct shape *a = &call->in[MATMUL_A]->shape;
+
+    return matmul_flops(&call->out[0]->shape, a->dims[a->rank - (attrs->trans_a ? 2 : 1)]);
+}
+
 const struct op_def op_matmul = {
     .name = "matmul",
     .onnx = {"MatMul", .since = 13},
@@ -104,4 +117,5 @@ const struct op_def op_matmul = {
         DTYPE_FLOATS | DTYPE_BIT(INT32) | DTYPE_BIT(INT64) | DTYPE_BIT(UINT32) | DTYPE_BIT(UINT64),
     .attrs_size = sizeof(struct matmul_attrs),
     .infer = infer_matmul,
+    .flops = flops,
 };

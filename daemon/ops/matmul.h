@@ -28,6 +28,8 @@ struct matmul_geometry {
 MUST_CHECK enum status matmul_resolve(const struct shape *a, const struct shape *b, bool trans_a,
                                       bool trans_b, struct matmul_geometry *out_geometry,
                                       struct error *err);
+/* Of a product that fills `out`, over `k` terms each. */
+uint64_t matmul_flops(const struct shape *out, int64_t k);
 struct shape matmul_output_shape(const struct matmul_geometry *geometry);
 /* Which matrix of an operand (its shape without the last two dimensions broadcast to the batch)
  * product `index` of the batch uses. */

@@ -73,6 +73,7 @@ const struct op_def op_scaler = {
     .attrs = scaler_rows,
     .attrs_size = sizeof(struct scaler_attrs),
     .infer = infer_scaler,
+    .flops = op_flops_each_output,
 };
 
 static const char *const norm_words[] = {"MAX", "L1", "L2", NULL};
@@ -88,6 +89,7 @@ const struct op_def op_normalizer = {
     .attrs = normalizer_rows,
     .attrs_size = sizeof(struct normalizer_attrs),
     .infer = infer_as_float,
+    .flops = op_flops_each_output,
 };
 
 /* ---- linear models ---- */
@@ -129,6 +131,15 @@ static void set_labels(struct tensor *out, bool text, const struct shape *in)
     out->shape = (struct shape){1, {rows}};
 }
 
+/* Every row by every column of the coefficients. */
+static uint64_t flops_linear(const struct op_call *call)
+{
+    const struct linear_attrs *attrs = call->attrs;
+    const struct shape *x = &call->in[0]->shape;
+
+    return 2 * (uint64_t)attrs->coefficients.count * (uint64_t)(x->rank > 1 ? x->dims[0] : 1);
+}
+
 static enum status infer_linear_regressor(const struct op_call *call, struct error *err)
 {
     const struct linear_attrs *attrs = call->attrs;
@@ -154,6 +165,7 @@ const struct op_def op_linear_regressor = {
     .attrs = linear_regressor_rows,
     .attrs_size = sizeof(struct linear_attrs),
     .infer = infer_linear_regressor,
+    .flops = flops_linear,
 };
 
 static enum status infer_linear_classifier(const struct op_call *call, struct error *err)
@@ -190,6 +202,7 @@ const struct op_def op_linear_classifier = {
     .attrs = linear_classifier_rows,
     .attrs_size = sizeof(struct linear_attrs),
     .infer = infer_linear_classifier,
+    .flops = flops_linear,
 };
 
 /* ---- trees ---- */

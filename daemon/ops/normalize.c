@@ -53,6 +53,12 @@ static const struct attr_def batch_norm_rows[] = {
     OP_ATTR_FLOAT(struct batch_norm_attrs, momentum, 0.9f),
     OP_ATTR_INT(struct batch_norm_attrs, training_mode, 0), OP_ATTR_END};
 
+/* A factor and a bias, known beforehand. */
+static uint64_t flops_batch_norm(const struct op_call *call)
+{
+    return 2 * op_flops_each_input(call);
+}
+
 const struct op_def op_batch_normalization = {
     .name = "batch_normalization",
     .onnx = {"BatchNormalization", 14},
@@ -62,7 +68,13 @@ const struct op_def op_batch_normalization = {
     .attrs = batch_norm_rows,
     .attrs_size = sizeof(struct batch_norm_attrs),
     .infer = infer_batch_norm,
+    .flops = flops_batch_norm,
 };
+
+uint64_t normalize_flops(const struct op_call *call)
+{
+    return 8 * op_flops_each_input(call);
+}
 
 /* ---- instance, group ---- */
 
@@ -86,6 +98,7 @@ const struct op_def op_instance_normalization = {
     .attrs = epsilon_rows,
     .attrs_size = sizeof(struct epsilon_attrs),
     .infer = infer_instance_norm,
+    .flops = normalize_flops,
 };
 
 static enum status infer_group_norm(const struct op_call *call, struct error *err)
@@ -119,6 +132,7 @@ const struct op_def op_group_normalization = {
     .attrs = group_norm_rows,
     .attrs_size = sizeof(struct group_norm_attrs),
     .infer = infer_group_norm,
+    .flops = normalize_flops,
 };
 
 /* ---- layer, RMS ---- */
@@ -186,6 +200,7 @@ const struct op_def op_layer_normalization = {
     .attrs = layer_norm_rows,
     .attrs_size = sizeof(struct layer_norm_attrs),
     .infer = infer_layer_norm,
+    .flops = normalize_flops,
 };
 
 const struct op_def op_rms_normalization = {
@@ -197,6 +212,7 @@ const struct op_def op_rms_normalization = {
     .attrs = layer_norm_rows,
     .attrs_size = sizeof(struct layer_norm_attrs),
     .infer = infer_layer_norm,
+    .flops = normalize_flops,
 };
 
 /* ---- mean and variance ---- */
@@ -226,4 +242,5 @@ const struct op_def op_mean_variance_normalization = {
     .attrs = mvn_rows,
     .attrs_size = sizeof(struct mvn_attrs),
     .infer = infer_mvn,
+    .flops = normalize_flops,
 };

@@ -30,4 +30,7 @@ struct mvn_attrs {
     struct ints axes; /* not given: 0, 2, 3 */
 };
 
+/* Two passes for mean and variance, a difference, a factor, scale and bias. */
+uint64_t normalize_flops(const struct op_call *call);
+
 #endif

@@ -31,6 +31,15 @@ const struct op_def *op_find(const char *domain, const char *onnx_name)
     return NULL;
 }
 
+uint64_t op_flops(const struct op_def *op, const struct op_call *call)
+{
+    if (op->flops != NULL)
+        return op->flops(call);
+    return (op->flags & OP_ELEMENTWISE) != 0 && (op->flags & OP_VIEW) == 0
+               ? op_flops_each_output(call)
+               : 0;
+}
+
 static void set_default(const struct attr_def *def, char *field)
 {
     switch (def->type) {

@@ -114,8 +114,9 @@ enum op_flag {
         1 << 2, /* some output shape depends on values even when all inputs do not */
     OP_NOT_DETERMINISTIC = 1 << 3, /* never folded, never merged (random numbers) */
     OP_INTERNAL = 1 << 4,          /* made by passes; never read from a file */
-    OP_SHAPE_ONLY = 1 << 5 /* reads only the shapes of its inputs (Shape, Size): its kernel runs
-                              with in[i] NULL when a plan is made */
+    OP_SHAPE_ONLY = 1 << 5, /* reads only the shapes of its inputs (Shape, Size): its kernel runs
+                               with in[i] NULL when a plan is made */
+    OP_PICKS = 1 << 6       /* reads no more of an input than it writes (Gather, Slice) */
 };
 
 struct op_def {
@@ -137,6 +138,10 @@ struct op_def {
      * input (the caller adds node and model).  A `value_inputs` input without data is never passed
      * here, except where the file says that it copes. */
     enum status (*infer)(const struct op_call *call, struct error *err);
+    /* Multiplications, additions and the like by the textbook, whatever a kernel does instead: what
+     * a profile counts.  Of known shapes.  NULL: one an element of out[0] with OP_ELEMENTWISE, else
+     * none, elements are only moved. */
+    uint64_t (*flops)(const struct op_call *call);
 };
 
 /* All operators, in the order of ops.def; `count` of them. */
@@ -150,6 +155,8 @@ void op_attrs_default(const struct op_def *op, void *attrs);
 #include "ops/ops.def"
 #undef OP
 
+uint64_t op_flops(const struct op_def *op, const struct op_call *call);
+
 /* Rules that many operators share (ops/rules.c). */
 enum status op_infer_same(const struct op_call *call, struct error *err); /* out[i] is like in[0] */
 /* Broadcast of all inputs, one dtype for all; out dtype likewise. */
@@ -162,5 +169,7 @@ enum status op_broadcast_shapes(const struct op_call *call, struct shape *out_sh
 /* Reads a known INT64 or INT32 tensor of rank 0 or 1 into `values` (room for `room`). */
 enum status op_read_ints(const struct tensor *tensor, const char *what, size_t room,
                          int64_t *values, size_t *out_count, struct error *err);
+uint64_t op_flops_each_input(const struct op_call *call);  /* one an element of in[0] */
+uint64_t op_flops_each_output(const struct op_call *call); /* one an element of out[0] */
 
 #endif

@@ -36,6 +36,19 @@ static enum status infer_pool(const struct op_call *call, struct error *err)
     return STATUS_OK;
 }
 
+/* A window for each output, its edges as if they were inside. */
+static uint64_t flops_pool(const struct op_call *call)
+{
+    uint64_t flops = op_flops_each_output(call);
+    struct window window;
+
+    if (pool_resolve(call->attrs, &call->in[0]->shape, &window, &(struct error){0}) != STATUS_OK)
+        return 0;
+    for (size_t i = 0; i < window.spatial; i++)
+        flops *= (uint64_t)window.kernel[i];
+    return flops;
+}
+
 static enum status infer_global(const struct op_call *call, struct error *err)
 {
     const struct tensor *x = call->in[0];
@@ -77,6 +90,7 @@ const struct op_def op_max_pool = {
     .attrs = max_attrs,
     .attrs_size = sizeof(struct pool_attrs),
     .infer = infer_pool,
+    .flops = flops_pool,
 };
 
 const struct op_def op_average_pool = {
@@ -88,6 +102,7 @@ const struct op_def op_average_pool = {
     .attrs = average_attrs,
     .attrs_size = sizeof(struct pool_attrs),
     .infer = infer_pool,
+    .flops = flops_pool,
 };
 
 const struct op_def op_lp_pool = {
@@ -99,6 +114,7 @@ const struct op_def op_lp_pool = {
     .attrs = lp_attrs,
     .attrs_size = sizeof(struct pool_attrs),
     .infer = infer_pool,
+    .flops = flops_pool,
 };
 
 const struct op_def op_global_average_pool = {
@@ -109,6 +125,7 @@ const struct op_def op_global_average_pool = {
     .dtypes = DTYPE_FLOATS,
     .attrs_size = sizeof(struct pool_attrs),
     .infer = infer_global,
+    .flops = op_flops_each_input,
 };
 
 const struct op_def op_global_max_pool = {
@@ -119,6 +136,7 @@ const struct op_def op_global_max_pool = {
     .dtypes = DTYPE_FLOATS,
     .attrs_size = sizeof(struct pool_attrs),
     .infer = infer_global,
+    .flops = op_flops_each_input,
 };
 
 const struct op_def op_global_lp_pool = {
@@ -130,4 +148,5 @@ const struct op_def op_global_lp_pool = {
     .attrs = global_lp_attrs,
     .attrs_size = sizeof(struct pool_attrs),
     .infer = infer_global,
+    .flops = op_flops_each_input,
 };

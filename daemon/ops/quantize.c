@@ -131,6 +131,7 @@ const struct op_def op_quantize_linear = {
     .attrs = quantize_rows,
     .attrs_size = sizeof(struct quantize_attrs),
     .infer = infer_quantize,
+    .flops = op_flops_each_output,
 };
 
 static const struct attr_def dequantize_rows[] = {
@@ -147,6 +148,7 @@ const struct op_def op_dequantize_linear = {
     .attrs = dequantize_rows,
     .attrs_size = sizeof(struct quantize_attrs),
     .infer = infer_dequantize,
+    .flops = op_flops_each_output,
 };
 
 static enum status infer_dynamic(const struct op_call *call, struct error *err)
@@ -168,4 +170,5 @@ const struct op_def op_dynamic_quantize_linear = {
     .outputs = 3,
     .dtypes = DTYPE_BIT(FLOAT),
     .infer = infer_dynamic,
+    .flops = op_flops_each_input,
 };

@@ -52,6 +52,13 @@ static enum status infer_product(const struct op_call *call, size_t b, struct sh
     return STATUS_OK;
 }
 
+static uint64_t flops_product(const struct op_call *call)
+{
+    const struct shape *a = &call->in[0]->shape;
+
+    return matmul_flops(&call->out[0]->shape, a->dims[a->rank - 1]);
+}
+
 static enum status infer_matmul_integer(const struct op_call *call, struct error *err)
 {
     struct matmul_geometry g;
@@ -70,6 +77,7 @@ const struct op_def op_matmul_integer = {
     .min_inputs = 2,
     .outputs = 1,
     .infer = infer_matmul_integer,
+    .flops = flops_product,
 };
 
 static enum status check_scale(const struct op_call *call, size_t index, int64_t many,
@@ -110,6 +118,7 @@ const struct op_def op_qlinear_matmul = {
     .inputs = 8,
     .outputs = 1,
     .infer = infer_qlinear_matmul,
+    .flops = flops_product,
 };
 
 static const struct attr_def conv_attr_defs[] = {
@@ -123,6 +132,16 @@ static enum status infer_conv(const struct op_call *call, size_t w, struct conv_
     TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[w]->shape, geometry, err));
     call->out[0]->shape = conv_output_shape(geometry);
     return STATUS_OK;
+}
+
+static uint64_t flops_conv_integer(const struct op_call *call)
+{
+    return conv_flops(&call->in[CONV_INTEGER_W]->shape, &call->out[0]->shape);
+}
+
+static uint64_t flops_qlinear_conv(const struct op_call *call)
+{
+    return conv_flops(&call->in[QLINEAR_B]->shape, &call->out[0]->shape);
 }
 
 static enum status infer_conv_integer(const struct op_call *call, struct error *err)
@@ -146,6 +165,7 @@ const struct op_def op_conv_integer = {
     .attrs = conv_attr_defs,
     .attrs_size = sizeof(struct conv_attrs),
     .infer = infer_conv_integer,
+    .flops = flops_conv_integer,
 };
 
 static enum status infer_qlinear_conv(const struct op_call *call, struct error *err)
@@ -170,4 +190,5 @@ const struct op_def op_qlinear_conv = {
     .attrs = conv_attr_defs,
     .attrs_size = sizeof(struct conv_attrs),
     .infer = infer_qlinear_conv,
+    .flops = flops_qlinear_conv,
 };

@@ -159,6 +159,16 @@ static enum status infer_recurrent(const struct op_call *call, int64_t gates, st
     return STATUS_OK;
 }
 
+/* Every step of every row multiplies by both matrices. */
+static uint64_t flops(const struct op_call *call)
+{
+    const struct shape *x = &call->in[0]->shape;
+    int64_t weights =
+        shape_count(&call->in[RECURRENT_W]->shape) + shape_count(&call->in[RECURRENT_R]->shape);
+
+    return 2 * (uint64_t)(x->dims[0] * x->dims[1]) * (uint64_t)weights;
+}
+
 static enum status infer_lstm(const struct op_call *call, struct error *err)
 {
     struct recurrent_function functions[2 * 3];
@@ -223,6 +233,7 @@ const struct op_def op_lstm = {
     .attrs = lstm_attrs,
     .attrs_size = sizeof(struct recurrent_attrs),
     .infer = infer_lstm,
+    .flops = flops,
 };
 
 const struct op_def op_gru = {
@@ -235,6 +246,7 @@ const struct op_def op_gru = {
     .attrs = gru_attrs,
     .attrs_size = sizeof(struct recurrent_attrs),
     .infer = infer_gru,
+    .flops = flops,
 };
 
 const struct op_def op_rnn = {
@@ -247,4 +259,5 @@ const struct op_def op_rnn = {
     .attrs = rnn_attrs,
     .attrs_size = sizeof(struct recurrent_attrs),
     .infer = infer_rnn,
+    .flops = flops,
 };

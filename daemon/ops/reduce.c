@@ -75,6 +75,7 @@ enum {
         .attrs = reduce_rows,                                                                      \
         .attrs_size = sizeof(struct reduce_attrs),                                                 \
         .infer = infer_reduce,                                                                     \
+        .flops = op_flops_each_input,                                                              \
     };
 
 REDUCE(reduce_l1, "ReduceL1", 18, WIDE_NUMBERS)
@@ -119,6 +120,7 @@ static const struct attr_def arg_rows[] = {
         .attrs = arg_rows,                                                                         \
         .attrs_size = sizeof(struct arg_attrs),                                                    \
         .infer = infer_arg,                                                                        \
+        .flops = op_flops_each_input,                                                              \
     };
 ARG(arg_max, "ArgMax")
 ARG(arg_min, "ArgMin")
@@ -147,4 +149,5 @@ const struct op_def op_cumsum = {
     .attrs = cumsum_rows,
     .attrs_size = sizeof(struct cumsum_attrs),
     .infer = infer_cumsum,
+    .flops = op_flops_each_input,
 };

@@ -105,3 +105,13 @@ enum status op_read_ints(const struct tensor *tensor, const char *what, size_t r
     *out_count = (size_t)count;
     return STATUS_OK;
 }
+
+uint64_t op_flops_each_input(const struct op_call *call)
+{
+    return (uint64_t)shape_count(&call->in[0]->shape);
+}
+
+uint64_t op_flops_each_output(const struct op_call *call)
+{
+    return (uint64_t)shape_count(&call->out[0]->shape);
+}

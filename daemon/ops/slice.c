@@ -117,5 +117,6 @@ const struct op_def op_slice = {
     .outputs = 1,
     .dtypes = DTYPE_ANY,
     .value_inputs = 1 << 1 | 1 << 2 | 1 << 3 | 1 << 4,
+    .flags = OP_PICKS,
     .infer = infer_slice,
 };

@@ -14,6 +14,12 @@ static enum status infer_axis(const struct op_call *call, struct error *err)
     return op_infer_same(call, err);
 }
 
+/* The largest, a difference, its power, their sum, a quotient. */
+static uint64_t flops(const struct op_call *call)
+{
+    return 5 * op_flops_each_input(call);
+}
+
 static const struct attr_def softmax_rows[] = {OP_ATTR_INT(struct softmax_attrs, axis, -1),
                                                OP_ATTR_END};
 
@@ -27,6 +33,7 @@ static const struct attr_def softmax_rows[] = {OP_ATTR_INT(struct softmax_attrs,
         .attrs = softmax_rows,                                                                     \
         .attrs_size = sizeof(struct softmax_attrs),                                                \
         .infer = infer_axis,                                                                       \
+        .flops = flops,                                                                            \
     };
 SOFTMAX(softmax, "Softmax")
 SOFTMAX(log_softmax, "LogSoftmax")
@@ -53,4 +60,5 @@ const struct op_def op_lp_normalization = {
     .attrs = lp_rows,
     .attrs_size = sizeof(struct lp_attrs),
     .infer = infer_lp,
+    .flops = op_flops_each_input,
 };

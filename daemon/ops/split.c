@@ -94,5 +94,6 @@ const struct op_def op_split = {
     .value_inputs = 1 << 1,
     .attrs = attrs_of,
     .attrs_size = sizeof(struct split_attrs),
+    .flags = OP_PICKS,
     .infer = infer_split,
 };

@@ -200,6 +200,7 @@ const struct op_def op_clip = {
     .outputs = 1,
     .dtypes = DTYPE_NUMBERS,
     .infer = infer_clip,
+    .flops = op_flops_each_output,
 };
 
 /* Inference only: the data pass, the mask is all true. */
@@ -264,6 +265,7 @@ const struct op_def op_cast = {
     .attrs = cast_rows,
     .attrs_size = sizeof(struct cast_attrs),
     .infer = infer_cast,
+    .flops = op_flops_each_output,
 };
 
 static enum status infer_cast_like(const struct op_call *call, struct error *err)
@@ -287,4 +289,5 @@ const struct op_def op_cast_like = {
     .attrs = cast_like_rows,
     .attrs_size = sizeof(struct cast_attrs),
     .infer = infer_cast_like,
+    .flops = op_flops_each_output,
 };

@@ -106,6 +106,33 @@ class Control(Case):
         self.assertRegex(self.table("plan", "magika"), "(?s)Conv.*MatMul")
         self.assertIn("nothing", self.ctl("plan", "nothing", expect=1))
 
+    def test_a_profile_measures_every_step_and_leaves_no_trace(self):
+        self.ctl("load", "magika")
+        before = self.ctl("stats", "magika")
+        plan, profile = self.ctl("plan", "magika", "--batch", "2"), self.ctl("plan", "magika", "--batch", "2", "--profile")
+        self.assertGreaterEqual(profile["runs"], 3)
+        steps = [step for part in profile["plans"] for step in part["steps"]]
+        self.assertEqual([step["name"] for step in steps], [step["name"] for step in plan["steps"]])
+        for step in steps:
+            self.assertGreater(step["us"], 0, step)
+            self.assertGreater(step["read_bytes"] + step["written_bytes"], 0, step)
+        self.assertGreater(profile["steps"]["flops"], 0)
+        self.assertGreater(profile["peak_flops_per_second"], 0)
+        self.assertGreaterEqual(profile["run_us"] * 1.001, profile["steps"]["us"])
+        self.assertGreaterEqual(profile["between_us"], 0)
+        self.assertRegex(self.table("plan", "magika", "--profile"), r"(?s)GF/s.*MatMul.*runs, median .* ms")
+        self.assertEqual(self.ctl("stats", "magika"), before)
+        self.assertEqual(self.ctl("memory")["planned_bytes"], 0)
+
+    def test_a_file_is_profiled_without_a_daemon(self):
+        file = os.path.join(harness.MODELS, "magika", "1", "model.onnx")
+        done = subprocess.run([PROGRAM, "--explain-plan", file, "--profile", "--json", "--batch", "2", "--set",
+                               "Device.Device=cpu"], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        profile = json.loads(done.stdout)
+        self.assertGreaterEqual(profile["runs"], 3)
+        self.assertTrue(all(step["us"] > 0 for step in profile["plans"][0]["steps"]))
+
     def test_statistics_count_what_was_asked(self):
         self.ctl("load", "magika")
         for _ in range(3):

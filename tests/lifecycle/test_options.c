@@ -60,7 +60,8 @@ static void faults_name_the_option(void **state)
     expect_refusal("--config", "--config takes a value: FILE");
     expect_refusal("--json=1 --list-ops", "--json takes no value");
     expect_refusal("--explain-plan m --batch 0", "--batch: found '0', allowed is 1 to 1048576");
-    expect_refusal("--batch 3", "--batch and --json belong to --explain-plan");
+    expect_refusal("--profile", "--batch, --json and --profile belong to --explain-plan");
+    expect_refusal("--batch 3", "--batch, --json and --profile belong to --explain-plan");
     expect_refusal("--list-ops --version", "--version: only one thing can be asked for at a time");
     expect_refusal("--model-repository a --model-repository b",
                    "--model-repository twice: one folder is served");

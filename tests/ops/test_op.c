@@ -85,6 +85,54 @@ static void ints_are_read_from_both_widths(void **state)
     assert_int_equal(op_read_ints(&tensor, "axes", 2, values, &count, NULL), STATUS_UNSUPPORTED);
 }
 
+/* Of shapes: x, w and what comes out. */
+static uint64_t flops_of(const struct op_def *op, struct shape x, struct shape w,
+                         struct shape other, struct shape out)
+{
+    struct tensor in[3] = {{.dtype = DTYPE_FLOAT, .shape = x},
+                           {.dtype = DTYPE_FLOAT, .shape = w},
+                           {.dtype = DTYPE_FLOAT, .shape = other}};
+    struct tensor result = {.dtype = DTYPE_FLOAT, .shape = out};
+    const struct tensor *ins[3] = {&in[0], &in[1], &in[2]};
+    struct tensor *outs[1] = {&result};
+    unsigned char attrs[1024] = {0};
+
+    op_attrs_default(op, attrs);
+    return op_flops(
+        op, &(struct op_call){.attrs = attrs, .inputs = 3, .in = ins, .outputs = 1, .out = outs});
+}
+
+static void operations_are_counted_by_the_textbook(void **state)
+{
+    const struct shape none = {.rank = 0};
+
+    (void)state;
+    assert_int_equal(flops_of(&op_conv, (struct shape){4, {1, 8, 10, 10}},
+                              (struct shape){4, {16, 8, 3, 3}}, none,
+                              (struct shape){4, {1, 16, 8, 8}}),
+                     2 * 16 * 8 * 8 * 8 * 9);
+    assert_int_equal(flops_of(&op_conv_transpose, (struct shape){4, {1, 8, 10, 10}},
+                              (struct shape){4, {8, 16, 2, 2}}, none,
+                              (struct shape){4, {1, 16, 20, 20}}),
+                     2 * 8 * 100 * 16 * 4);
+    assert_int_equal(flops_of(&op_gemm, (struct shape){2, {5, 7}}, (struct shape){2, {7, 3}}, none,
+                              (struct shape){2, {5, 3}}),
+                     2 * 5 * 7 * 3);
+    assert_int_equal(flops_of(&op_lstm, (struct shape){3, {6, 2, 10}},
+                              (struct shape){3, {1, 32, 10}}, (struct shape){3, {1, 32, 8}},
+                              (struct shape){4, {6, 1, 2, 8}}),
+                     2 * 12 * 32 * 18);
+    assert_int_equal(flops_of(&op_add, (struct shape){2, {5, 7}}, (struct shape){1, {7}}, none,
+                              (struct shape){2, {5, 7}}),
+                     35);
+    assert_int_equal(
+        flops_of(&op_reduce_sum, (struct shape){2, {5, 7}}, none, none, (struct shape){1, {5}}),
+        35);
+    assert_int_equal(
+        flops_of(&op_transpose, (struct shape){2, {5, 7}}, none, none, (struct shape){2, {7, 5}}),
+        0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -93,6 +141,7 @@ int main(void)
         cmocka_unit_test(both_spellings_of_the_standard_domain_mean_the_same),
         cmocka_unit_test(broadcast_rule_names_the_input_that_does_not_fit),
         cmocka_unit_test(ints_are_read_from_both_widths),
+        cmocka_unit_test(operations_are_counted_by_the_textbook),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "models/profiling.h"
 #include "proto/model_config.pb-c.h"
 #include "serve/server.h"
 
@@ -479,6 +480,21 @@ void plan_explain(const struct plan *plan, FILE *to, bool as_json)
 void plan_unref(struct plan *plan)
 {
     (void)plan;
+}
+enum status profiling_run(struct batcher *batcher, struct network *network, const char *name,
+                          const struct shape *shapes, struct profile **out_profile,
+                          struct error *err)
+{
+    (void)batcher, (void)network, (void)name, (void)shapes, (void)out_profile;
+    return error_set(err, STATUS_UNSUPPORTED, "nothing is measured here");
+}
+void profile_write(const struct profile *profile, FILE *to, bool as_json)
+{
+    (void)profile, (void)to, (void)as_json;
+}
+void profile_destroy(struct profile *profile)
+{
+    (void)profile;
 }
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/list.h"
 #include "device/cpu/onednn.h"
+#include "device/cpu/peak.h"
 #include "device/cpu/team.h"
 #include "device/host_source.h"
 
@@ -260,4 +261,5 @@ const struct device_ops device_cpu_ops = {.name = "cpu",
                                           .copy_out = copy,
                                           .kernels = kernels,
                                           .describe = describe,
+                                          .measure_peaks = peak_measure,
                                           .host_memory = true};

@@ -1,21 +1,47 @@
-/* sluice.v1.Admin: Plan.  Making a plan may take long: a thread of its own does it. */
+/* sluice.v1.Admin: Plan.  Making a plan may take long, and so may runs of it: a thread of its own
+ * does it. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "models/profiling.h"
 #include "serve/endpoints/admin_job.h"
 
 struct plan_job {
     struct admin_job job; /* first; its call holds the model */
     struct shape *shapes; /* in the call's arena */
     bool as_json;
+    bool profile;
 };
+
+static enum status write_plan(const struct plan_job *job, struct model *model, FILE *to,
+                              struct error *err)
+{
+    struct plan *plan = NULL;
+
+    TRY(network_plan(model_network(model), job->shapes, &plan, err));
+    plan_explain(plan, to, job->as_json);
+    plan_unref(plan);
+    return STATUS_OK;
+}
+
+static enum status write_profile(const struct plan_job *job, struct model *model, FILE *to,
+                                 struct error *err)
+{
+    struct batcher *batcher = job->job.notice.call->server->batcher;
+    struct profile *profile;
+
+    TRY(profiling_run(batcher, model_network(model), model_name(model), job->shapes, &profile,
+                      err));
+    profile_write(profile, to, job->as_json);
+    profile_destroy(profile);
+    return STATUS_OK;
+}
 
 static enum status make_plan(struct admin_job *job, FILE *to, struct error *err)
 {
     struct plan_job *plan_job = CONTAINER_OF(job, struct plan_job, job);
     struct model *model = job->notice.call->model;
-    struct plan *plan = NULL;
     enum status status;
 
     if (!queue_visit(model_queue(model)))
@@ -23,10 +49,8 @@ static enum status make_plan(struct admin_job *job, FILE *to, struct error *err)
                          "model '%s' is not on the device: a request or `sluicectl wake` brings it "
                          "back",
                          model_name(model));
-    status = network_plan(model_network(model), plan_job->shapes, &plan, err);
-    if (status == STATUS_OK)
-        plan_explain(plan, to, plan_job->as_json);
-    plan_unref(plan);
+    status = plan_job->profile ? write_profile(plan_job, model, to, err)
+                               : write_plan(plan_job, model, to, err);
     queue_leave(model_queue(model));
     return status;
 }
@@ -106,6 +130,7 @@ void run_admin_plan(struct call *call)
         return;
     }
     plan_job->as_json = !admin_request(call)->text;
+    plan_job->profile = admin_request(call)->profile;
     plan_job->job.make = make_plan;
     plan_job->job.busy = &call->server->planning;
     admin_job_start(call, &plan_job->job);

@@ -1,0 +1,1 @@
+#include "device/cpu/peak_kernels.h"
