@@ -3,6 +3,8 @@
  * append to each other. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -12,7 +14,7 @@
 
 #define STANDARD_FILE "/etc/sluice/sluice.conf"
 
-enum { FILE_BYTES = 1 << 20, INSTANCE_NAME = 64 };
+enum { FILE_BYTES = 1 << 20, INSTANCE_NAME = 64, PIPE_PATIENCE_MS = 1000 };
 enum { LAYER_DEFAULT, LAYER_FILES, LAYER_INSTANCE, LAYER_ENVIRONMENT, LAYER_SETS };
 
 struct assigner { /* the argument of assign_line() */
@@ -95,32 +97,55 @@ static enum status assign_line(void *arg, const char *section, const char *name,
     return assign(set, index, value, assigner->layer, origin, err);
 }
 
-/* The whole file, terminated, for free(). */
+/* Nothing waits for ever for the other end of a pipe, which is a file as well. */
+static enum status await_bytes(int fd, const char *file, struct error *err)
+{
+    struct pollfd waits = {.fd = fd, .events = POLLIN};
+
+    if (poll(&waits, 1, PIPE_PATIENCE_MS) > 0)
+        return STATUS_OK;
+    return error_set(err, STATUS_IO, "%s: nothing came out of it for %d ms", file,
+                     PIPE_PATIENCE_MS);
+}
+
+static enum status read_bytes(int fd, const char *file, char *text, size_t *out_bytes,
+                              struct error *err)
+{
+    size_t bytes = 0;
+    ssize_t got;
+
+    do {
+        TRY(await_bytes(fd, file, err));
+        got = read(fd, text + bytes, FILE_BYTES + 1 - bytes);
+        if (got < 0 && errno != EAGAIN && errno != EINTR)
+            return error_set(err, STATUS_IO, "%s: %s", file, strerror(errno));
+        if (got > 0)
+            bytes += (size_t)got;
+    } while (got != 0 && bytes <= FILE_BYTES);
+    if (bytes > FILE_BYTES)
+        return error_set(err, STATUS_INVALID, "%s: more than %d bytes", file, FILE_BYTES);
+    *out_bytes = bytes;
+    return STATUS_OK;
+}
+
+/* The whole file, for free(). */
 static enum status slurp(const char *file, char **out_text, size_t *out_bytes, struct error *err)
 {
-    FILE *from = fopen(file, "re");
-    enum status status = STATUS_OK;
+    int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    enum status status;
     char *text;
 
-    if (from == NULL)
+    if (fd < 0)
         return error_set(err, errno == ENOENT ? STATUS_NOT_FOUND : STATUS_IO, "%s: %s", file,
                          strerror(errno));
     text = malloc(FILE_BYTES + 1);
-    if (text == NULL) {
-        status = error_set(err, STATUS_NO_MEMORY, "%s: no memory to read it", file);
-        goto out;
-    }
-    *out_bytes = fread(text, 1, FILE_BYTES + 1, from);
-    if (ferror(from))
-        status = error_set(err, STATUS_IO, "%s: %s", file, strerror(errno));
-    else if (*out_bytes > FILE_BYTES)
-        status = error_set(err, STATUS_INVALID, "%s: more than %d bytes", file, FILE_BYTES);
+    status = text == NULL ? error_set(err, STATUS_NO_MEMORY, "%s: no memory to read it", file)
+                          : read_bytes(fd, file, text, out_bytes, err);
+    (void)close(fd);
     if (status != STATUS_OK)
         free(text);
     else
         *out_text = text;
-out:
-    fclose(from);
     return status;
 }
 

@@ -50,6 +50,7 @@ struct reply {
     int http_code;            /* 0: that of the status */
     const char *text;         /* the sentence of a failure; lives as long as the call */
     const char *content_type; /* REST; NULL: application/json */
+    const char *allow;        /* REST: of a 405, the methods that there are; else NULL */
     size_t json_size;         /* REST: JSON bytes before binary tensors; 0: no binary part */
     enum coding coding;       /* REST: how the pieces are coded */
     struct piece *pieces;

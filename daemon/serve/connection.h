@@ -79,6 +79,7 @@ struct http2 {
     nghttp2_session *session;
     struct call *frame_call; /* whose DATA frame is being received */
     size_t frame_left;
+    int64_t called_us; /* when a call began or ended last, or the connection began */
 };
 
 struct connection {

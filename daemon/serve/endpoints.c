@@ -144,10 +144,18 @@ static bool decode(struct call *call, struct slice *segment)
     return true;
 }
 
+/* For Allow, by a set of methods. */
+static const char *method_names(unsigned methods)
+{
+    static const char *const names[] = {"", "GET", "POST", "GET, POST"};
+
+    return names[methods & (1U << HTTP1_GET | 1U << HTTP1_POST)];
+}
+
 int route_find(struct call *call, enum listener_role role, const struct http1_head *head)
 {
     struct slice path = head->path;
-    int refusal = 404;
+    unsigned methods = 0;
 
     if (path.size > 1 && path.data[path.size - 1] == '/')
         path.size--;
@@ -157,7 +165,7 @@ int route_find(struct call *call, enum listener_role role, const struct http1_he
         if ((listener_services(role) & route->endpoint->service) == 0 ||
             !match(route->pattern, path, call->path))
             continue;
-        refusal = 405;
+        methods |= 1U << route->method;
         if (route->method != head->method)
             continue;
         call->route = route;
@@ -171,5 +179,8 @@ int route_find(struct call *call, enum listener_role role, const struct http1_he
         call->query.size = call->query.data != NULL ? head->query.size : 0;
         return 0;
     }
-    return refusal;
+    if (methods == 0)
+        return 404;
+    call->reply.allow = method_names(methods);
+    return 405;
 }

@@ -105,6 +105,10 @@ static size_t format_head(char *head, const struct reply *reply, int code, bool 
     if (reply->coding != CODING_IDENTITY)
         put_text(&at, reply->coding == CODING_GZIP ? "\r\nContent-Encoding: gzip"
                                                    : "\r\nContent-Encoding: deflate");
+    if (reply->allow != NULL) {
+        put_text(&at, "\r\nAllow: ");
+        put_text(&at, reply->allow);
+    }
     if (code == 429 || code == 503)
         put_text(&at, "\r\nRetry-After: 1");
     if (close)

@@ -66,6 +66,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     call = call_create(connection->server, connection);
     if (call == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
+    connection->http2.called_us = connection->server->turn_us;
     call->stream_id = frame->hd.stream_id;
     call->progress_us = connection->since_us;
     list_append(&connection->calls, &call->link);
@@ -201,6 +202,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
     (void)nghttp2_session_set_stream_user_data(session, stream_id, NULL);
     if (http2->frame_call == call)
         http2->frame_call = NULL;
+    http2->called_us = call->server->turn_us;
     call_abandon(call);
     return 0;
 }
@@ -241,6 +243,7 @@ static bool start(struct connection *connection)
     };
     nghttp2_session **session = &connection->http2.session;
 
+    connection->http2.called_us = connection->server->turn_us;
     if (!make_callbacks() ||
         nghttp2_session_server_new2(session, callbacks, connection, options) != 0)
         return false;
@@ -376,6 +379,11 @@ static bool sweep(struct connection *connection, int64_t now_us)
             (void)nghttp2_submit_rst_stream(connection->http2.session, NGHTTP2_FLAG_NONE,
                                             call->stream_id, NGHTTP2_CANCEL);
     }
+    /* Its GOAWAY names the last call taken: whoever sent one just now knows that it may be sent
+     * again. */
+    if (list_is_empty(&connection->calls) &&
+        now_us - connection->http2.called_us > limits->grpc_idle_timeout_us)
+        (void)nghttp2_session_terminate_session(connection->http2.session, NGHTTP2_NO_ERROR);
     connection_touch(connection);
     return true;
 }

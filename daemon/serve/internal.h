@@ -25,6 +25,7 @@ struct limits { /* LIVE keys */
     int64_t request_timeout_us; /* 0: none */
     int64_t receive_timeout_us;
     int64_t idle_timeout_us;
+    int64_t grpc_idle_timeout_us;
     bool strict_readiness;
 };
 

@@ -266,6 +266,7 @@ void server_configure(struct server *server, const struct config *config)
         .request_timeout_us = keys->request_timeout == CLOCK_NEVER ? 0 : keys->request_timeout,
         .receive_timeout_us = or_never(keys->receive_timeout),
         .idle_timeout_us = or_never(keys->idle_timeout),
+        .grpc_idle_timeout_us = or_never(keys->grpc_idle_timeout),
         .strict_readiness = config->models.strict_readiness,
     };
 }

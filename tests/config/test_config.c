@@ -1,5 +1,6 @@
 #include "config/config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -425,6 +426,25 @@ static void a_missing_file_is_not_found(void **state)
     assert_null(set);
 }
 
+/* Its writer may never come. */
+static void a_pipe_that_nobody_writes_to_is_refused(void **state)
+{
+    char folder[] = "/tmp/sluice-config-XXXXXX", pipe[64];
+    struct config_source source = {.file = pipe};
+    struct config_set *set = NULL;
+    struct error err;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(pipe, sizeof(pipe), "%s/pipe", folder);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(config_read(&source, &set, &err), STATUS_IO);
+    assert_non_null(strstr(err.text, "nothing came out of it"));
+    assert_null(set);
+    assert_int_equal(unlink(pipe), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 static void only_restart_keys_are_named_as_such(void **state)
 {
     struct config_set *old = read_text("");
@@ -584,6 +604,7 @@ int main(void)
         FILES(an_instance_is_a_plain_name),
         FILES(faults_outside_files_name_their_source),
         cmocka_unit_test(a_missing_file_is_not_found),
+        cmocka_unit_test(a_pipe_that_nobody_writes_to_is_refused),
         cmocka_unit_test(only_restart_keys_are_named_as_such),
         cmocka_unit_test(a_dump_reads_back_as_itself),
         cmocka_unit_test(the_shipped_file_documents_every_key_and_its_default),

@@ -249,6 +249,39 @@ class Drip(Case):
         self.assertIn(3, self.drip(STREAM))  # RST_STREAM
 
 
+class Idle(Case):
+    settings = ["Server.GrpcIdleTimeout=1s"]
+
+    def test_a_connection_without_calls_is_told_to_go_and_closed(self):
+        connection = self.server.connect("grpc")
+        connection.settimeout(20)
+        connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+        came, kinds = b"", []
+        while piece := connection.recv(4096):
+            came += piece
+        while len(came) >= 9:
+            kinds.append(came[3])
+            came = came[9 + int.from_bytes(came[:3], "big"):]
+        self.assertEqual((kinds[0], kinds[-1]), (4, 7))  # SETTINGS first, GOAWAY last
+
+    def test_a_client_that_was_told_to_go_comes_again(self):
+        for _ in range(2):
+            self.assertTrue(unary(self.channel, INFER, request()))
+            connection = self.server.connect("grpc")  # idle for longer than the channel when it is closed
+            connection.settimeout(20)
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0")
+            while connection.recv(4096):
+                pass
+
+    def test_an_open_stream_is_no_idleness(self):
+        watch = self.channel.unary_stream("/grpc.health.v1.Health/Watch", request_serializer=same,
+                                          response_deserializer=same)(b"", timeout=3)
+        self.assertEqual(next(watch), b"\x08\x01")
+        with self.assertRaises(grpc.RpcError) as caught:
+            next(watch)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+
+
 class HostMemory(Case):
     settings = ["Memory.HostLimit=8M", "Server.MaxMessageBytes=6M", "Server.RequestTimeout=2s"]
 

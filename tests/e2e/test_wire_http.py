@@ -95,6 +95,7 @@ class Wire(unittest.TestCase):
             data += piece
         first, second, body = data.split(b"\r\n\r\n")
         self.assertTrue(first.startswith(b"HTTP/1.1 405 "), first)
+        self.assertIn(b"\r\nAllow: GET\r\n", first)
         self.assertTrue(second.startswith(b"HTTP/1.1 200 "), second)
         self.assertEqual(json.loads(body), {"live": True})
 
