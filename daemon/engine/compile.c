@@ -352,7 +352,9 @@ static enum status make(struct making *making, const struct shape *shapes,
                                          .fold_arg = making->network->folder,
                                          .fold_limit_bytes = FOLD_BYTES_MAX,
                                          .narrow = making->network->device->narrow,
-                                         .fuses_chains = making->network->device->fuses_chains};
+                                         .fuses_chains = making->network->device->fuses_chains,
+                                         .fuses_attention =
+                                             making->network->device->fuses_attention};
     struct plan *plan = making->plan;
 
     TRY(set_inputs(making, shapes, values, err));

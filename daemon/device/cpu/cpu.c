@@ -186,6 +186,7 @@ static enum status open_cpu(const struct device_config *config, struct device **
     cpu->device.ops = &device_cpu_ops;
     cpu->device.memory = host_source();
     cpu->device.channel_block = isa == CPU_AVX512 ? 16 : 8;
+    cpu->device.fuses_attention = true;
     cpu->device.lanes = lanes;
     cpu->device.threads_per_lane = threads > lanes ? threads / lanes : 1;
     (void)team_open();

@@ -83,7 +83,7 @@ static enum status fill_table(const struct kernel_call *call, const struct state
     struct gemm gemm = {.k = k, .n = n, .ldc = n, .epilogue = product->epilogue};
     float *packed = aligned(gemm_packed_bytes(isa, k, n));
     float *one_hot = aligned((size_t)(STRIP * k) * sizeof(float));
-    void *scratch = aligned(gemm_scratch_bytes(isa, STRIP, 1));
+    void *scratch = aligned(gemm_scratch_bytes(isa, STRIP, &(struct gemm_matrix){NULL, k, 1}, 1));
     enum status status = STATUS_NO_MEMORY;
 
     if (bias != NULL)

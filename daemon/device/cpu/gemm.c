@@ -63,9 +63,12 @@ static size_t block_floats(const struct gemm_ops *ops, int64_t m)
     return (size_t)smaller(m, ops->block_rows) * ops->row_floats;
 }
 
-size_t gemm_scratch_bytes(enum cpu_isa isa, int64_t m, unsigned threads)
+size_t gemm_scratch_bytes(enum cpu_isa isa, int64_t m, const struct gemm_matrix *a,
+                          unsigned threads)
 {
-    return threads * block_floats(gemm_ops_for(isa), m) * sizeof(float);
+    const struct gemm_ops *ops = gemm_ops_for(isa);
+
+    return ops->copies(a) ? threads * block_floats(ops, m) * sizeof(float) : 0;
 }
 
 /* ---- one product ---- */
@@ -78,6 +81,12 @@ struct product_job {
     int64_t blocks;
     int64_t panels;
 };
+
+static float *scratch_of(const struct product_job *job, unsigned member)
+{
+    return job->scratch != NULL ? job->scratch + member * block_floats(job->ops, job->gemm->m)
+                                : NULL;
+}
 
 static void run_block(const struct product_job *job, int64_t index, int64_t first, int64_t last,
                       float *scratch)
@@ -93,7 +102,7 @@ static void run_block(const struct product_job *job, int64_t index, int64_t firs
 static void share_columns(void *arg, unsigned member, unsigned members)
 {
     struct product_job *job = arg;
-    float *scratch = job->scratch + member * block_floats(job->ops, job->gemm->m);
+    float *scratch = scratch_of(job, member);
     size_t first, last;
 
     team_share((size_t)job->panels, member, members, &first, &last);
@@ -105,7 +114,7 @@ static void share_columns(void *arg, unsigned member, unsigned members)
 static void share_rows(void *arg, unsigned member, unsigned members)
 {
     struct product_job *job = arg;
-    float *scratch = job->scratch + member * block_floats(job->ops, job->gemm->m);
+    float *scratch = scratch_of(job, member);
 
     (void)members;
     for (;;) {

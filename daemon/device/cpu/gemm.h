@@ -43,8 +43,10 @@ struct gemm {
     struct epilogue epilogue;
 };
 
-/* Scratch of gemm_run() for so many rows and threads; 64-byte aligned. */
-size_t gemm_scratch_bytes(enum cpu_isa isa, int64_t m, unsigned threads);
+/* Scratch of gemm_run() for so many rows, an A of these strides (no matter where) and threads;
+ * 64-byte aligned.  Often none. */
+size_t gemm_scratch_bytes(enum cpu_isa isa, int64_t m, const struct gemm_matrix *a,
+                          unsigned threads);
 void gemm_run(enum cpu_isa isa, const struct gemm *gemm, unsigned threads, void *scratch);
 /* The same by the calling thread alone (inside a team, or for small work); scratch for one. */
 void gemm_run_single(enum cpu_isa isa, const struct gemm *gemm, void *scratch);

@@ -1,10 +1,11 @@
 /* Packed matrix product; included by gemm_base.c, gemm_avx2.c and gemm_avx512.c.
  *
  * Loops, outermost first: runs of kc of the inner dimension, panels of PANEL columns, groups of
- * ROWS rows.  A block of A (block_rows x kc) is copied next to each other and stays in L2; a panel
- * of weights (kc x PANEL) stays in L2 or L1 while all row groups pass over it, and the next panel
- * is prefetched meanwhile.  The micro-kernel starts from the bias (or from C after the first run),
- * so bias, activation and residual cost no pass over memory of their own.
+ * ROWS rows.  A block of A (block_rows x kc) stays in L2, where it lies or, if its columns are
+ * apart or its rows would fall into one set of the cache, copied next to each other; a panel of
+ * weights (kc x PANEL) stays in L2 or L1 while all row groups pass over it, and the next panel is
+ * prefetched meanwhile.  The micro-kernel starts from the bias (or from C after the first run), so
+ * bias, activation and residual cost no pass over memory of their own.
  *
  * Packed: [run of k][panel][row][column of the panel]: the order in which it is read.
  */
@@ -41,11 +42,20 @@ static int64_t padded(int64_t n)
     return (n + VW - 1) / VW * VW;
 }
 
+/* First column of a panel, also of the one behind the last.  Panels are as wide as possible, but a
+ * last one of a single vector would wait for its multiply-adds: the two last ones share. */
+static int64_t panel_column(int64_t n, int64_t panel)
+{
+    const int64_t all = padded(n), column = panel * PANEL;
+
+    if (all % PANEL == VW && column + VW == all && panel > 0)
+        return column - VW;
+    return column < all ? column : all;
+}
+
 static int64_t panel_width(int64_t n, int64_t panel)
 {
-    int64_t rest = padded(n) - panel * PANEL;
-
-    return rest < PANEL ? rest : PANEL;
+    return panel_column(n, panel + 1) - panel_column(n, panel);
 }
 
 /* ---- packing ---- */
@@ -112,9 +122,9 @@ static void pack(int64_t k, int64_t n, const struct gemm_matrix *b, float scale,
     const int64_t length = run_length(k);
 
     for (int64_t k0 = 0; k0 < k; k0 += length)
-        for (int64_t j = 0; j < n; j += PANEL) {
-            int64_t steps = k - k0 < length ? k - k0 : length;
-            int64_t width = panel_width(n, j / PANEL), columns = n - j < width ? n - j : width;
+        for (int64_t panel = 0; panel * PANEL < n; panel++) {
+            int64_t steps = k - k0 < length ? k - k0 : length, j = panel_column(n, panel);
+            int64_t width = panel_width(n, panel), columns = n - j < width ? n - j : width;
             struct gemm_matrix part = *b;
 
             part.data += k0 * b->row_stride + j * b->column_stride;
@@ -131,7 +141,8 @@ static void pack(int64_t k, int64_t n, const struct gemm_matrix *b, float scale,
 /* ---- the micro-kernel ---- */
 
 struct strip {      /* rows of A by one panel, a run of k */
-    const float *a; /* STRIDE apart */
+    const float *a; /* rows `lda` apart */
+    int64_t lda;
     const float *w;
     int64_t steps;
     float *c;
@@ -144,16 +155,17 @@ struct strip {      /* rows of A by one panel, a run of k */
 /* R rows by V vectors; both are constants where it is inlined. */
 INLINE void micro(const int R, const int V, const struct strip *strip)
 {
-    const float *a = strip->a, *w = strip->w, *next = strip->next;
-    const int64_t lines = strip->lines;
+    const float *a[ROWS], *w = strip->w, *next = strip->next;
+    const int64_t lines = strip->lines, steps = strip->steps;
     float *c = strip->c;
-    int64_t k = strip->steps;
+    int64_t k = 0;
     vf s[ROWS][VECTORS];
 
+    UNROLL for (int r = 0; r < R; r++) a[r] = strip->a + r * strip->lda;
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) s[r][v] =
         vload(strip->start != NULL ? strip->start + v * VW : c + r * strip->ldc + v * VW);
-    for (; k >= 8; k -= 8, next += 16 * lines)
-        UNROLL for (int i = 0; i < 8; i++, w += V * VW, a++)
+    for (; k + 8 <= steps; k += 8, next += 16 * lines)
+        UNROLL for (int i = 0; i < 8; i++, w += V * VW)
         {
             vf b[VECTORS];
 
@@ -162,15 +174,15 @@ INLINE void micro(const int R, const int V, const struct strip *strip)
                 __builtin_prefetch(next + i * 16, 0, 2);
             UNROLL for (int r = 0; r < R; r++)
             {
-                vf x = vset1(a[r * STRIDE]);
+                vf x = vset1(a[r][k + i]);
 
                 UNROLL for (int v = 0; v < V; v++) vmac(s[r][v], x, b[v]);
             }
         }
-    for (; k > 0; k--, w += V * VW, a++)
+    for (; k < steps; k++, w += V * VW)
         UNROLL for (int r = 0; r < R; r++)
         {
-            vf x = vset1(a[r * STRIDE]);
+            vf x = vset1(a[r][k]);
 
             UNROLL for (int v = 0; v < V; v++)
             {
@@ -318,21 +330,19 @@ static void copy_block(const struct gemm *g, int64_t row, int64_t rows, int64_t 
 
 /* One panel, a run of k, all rows of the block in groups of nearly equal size. */
 static void run_panel(const struct gemm *g, int64_t row, int64_t rows, int64_t panel, int64_t k0,
-                      int64_t steps, const float *block)
+                      int64_t steps, const struct gemm_matrix *block)
 {
     const int64_t groups = (rows + ROWS - 1) / ROWS;
     const int64_t lines = (8 * PANEL / 16 + groups - 1) / groups;
-    const int64_t width = panel_width(g->n, panel);
-    const float *w = g->packed + k0 * padded(g->n) + panel * PANEL * steps;
-    struct tile tile = {.gemm = g,
-                        .column = panel * PANEL,
-                        .width = width,
-                        .first = k0 == 0,
-                        .last = k0 + steps >= g->k};
+    const int64_t column = panel_column(g->n, panel), width = panel_width(g->n, panel);
+    const float *w = g->packed + k0 * padded(g->n) + column * steps;
+    struct tile tile = {
+        .gemm = g, .column = column, .width = width, .first = k0 == 0, .last = k0 + steps >= g->k};
 
     tile.columns = g->n - tile.column < width ? g->n - tile.column : width;
     for (int64_t group = 0, done = 0; group < groups; group++, done += tile.rows) {
-        struct strip strip = {.a = block + done * STRIDE,
+        struct strip strip = {.a = block->data + done * block->row_stride,
+                              .lda = block->row_stride,
                               .w = w,
                               .steps = steps,
                               .next = w + width * steps + group * (steps / 8) * lines * 16,
@@ -347,18 +357,30 @@ static void run_panel(const struct gemm *g, int64_t row, int64_t rows, int64_t p
     }
 }
 
+static bool copies(const struct gemm_matrix *a)
+{
+    const int64_t way = 4096 / sizeof(float); /* of a first-level cache: as far apart as its sets */
+
+    return a->column_stride != 1 || a->row_stride % way == 0;
+}
+
 static void run(const struct gemm *g, int64_t row, int64_t rows, int64_t first, int64_t last,
-                float *block)
+                float *copy)
 {
     const int64_t length = run_length(g->k);
     int64_t k0 = 0;
 
     do { /* once even for k = 0: the results are bias and residual then */
         int64_t steps = g->k - k0 < length ? g->k - k0 : length;
+        struct gemm_matrix block = {copy, STRIDE, 1};
 
-        copy_block(g, row, rows, k0, steps, block);
+        if (copies(&g->a))
+            copy_block(g, row, rows, k0, steps, copy);
+        else
+            block =
+                (struct gemm_matrix){g->a.data + row * g->a.row_stride + k0, g->a.row_stride, 1};
         for (int64_t panel = first; panel < last; panel++)
-            run_panel(g, row, rows, panel, k0, steps, block);
+            run_panel(g, row, rows, panel, k0, steps, &block);
         k0 += length;
     } while (k0 < g->k);
 }
@@ -369,6 +391,7 @@ const struct gemm_ops SIMD_NAME(gemm_ops) = {
     .vector = VW,
     .block_rows = BLOCK_ROWS,
     .row_floats = STRIDE,
+    .copies = copies,
     .pack = pack,
     .run = run,
 };

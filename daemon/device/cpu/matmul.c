@@ -174,7 +174,8 @@ static enum status prepare_packed(struct kernel_prepare *prepare, struct error *
     }
     state->bias_input = state->gemm.bias == NULL ? product.bias : 0;
     prepare->state = state;
-    prepare->scratch_bytes = gemm_scratch_bytes(state->isa, state->gemm.m, call->threads);
+    prepare->scratch_bytes =
+        gemm_scratch_bytes(state->isa, state->gemm.m, &state->gemm.a, call->threads);
     snprintf(prepare->note, sizeof(prepare->note), "packed, %s", cpu_isa_name(state->isa));
     return STATUS_OK;
 }

@@ -159,6 +159,16 @@ static int64_t most_rows(const struct recurrent_state *state)
     return state->batch * (state->chunk > 1 ? state->chunk : 1);
 }
 
+/* Of the input's products and the state's. */
+static size_t product_scratch(const struct recurrent_state *state, unsigned threads)
+{
+    const struct gemm_matrix x = {NULL, state->input, 1}, h = {NULL, state->hidden, 1};
+    size_t of_x = gemm_scratch_bytes(state->isa, most_rows(state), &x, threads);
+    size_t of_h = gemm_scratch_bytes(state->isa, state->batch, &h, threads);
+
+    return of_x > of_h ? of_x : of_h;
+}
+
 static void lay_out(const struct recurrent_state *state, struct room *room, unsigned threads,
                     size_t direction, struct workspace *work)
 {
@@ -175,7 +185,7 @@ static void lay_out(const struct recurrent_state *state, struct room *room, unsi
     work->c = take(room, state->kind == LSTM ? batch * row : 0);
     work->step = take(room, batch * state->kind * row);
     work->reset = take(room, state->kind == GRU ? batch * row : 0);
-    work->gemm = take(room, gemm_scratch_bytes(state->isa, most_rows(state), threads));
+    work->gemm = take(room, product_scratch(state, threads));
 }
 
 /* ---- one direction ---- */

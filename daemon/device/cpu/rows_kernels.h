@@ -105,6 +105,18 @@ INLINE void vstore_upto(float *p, vf x, size_t n)
 #include "device/cpu/reduce_loops.def"
 #undef REDUCE
 
+/* x += y */
+static void add_row(float *x, const float *y, size_t count)
+{
+    size_t i = 0;
+
+    for (; i + VW <= count; i += VW)
+        vstore(x + i, vadd(vload(x + i), vload(y + i)));
+    if (i < count)
+        vstore_part(x + i, vadd(vload_part(x + i, count - i), vload_part(y + i, count - i)),
+                    count - i);
+}
+
 /* y = e^(x - shift) with the largest x as shift; the sum is returned. */
 static double exp_row(const float *x, float *y, size_t count, float shift)
 {

@@ -154,11 +154,25 @@ INLINE vf verf(vf x)
 
     return vselect_lt(a, vset1(1.f), p, vcopysign(b, x));
 }
-INLINE vf vgelu(vf x) /* x / 2 * (1 + erf(x / sqrt 2)) */
+/* x / 2 * (1 + erf(x / sqrt 2)).  1 + erf hides what erf loses near 0, so one form of it will do.
+ */
+INLINE vf vgelu(vf x)
 {
     vf h = vmul(x, vset1(0.5f));
+    vf a = vmin(vset1(3.95f), vabs(vmul(x, vset1(0.707106781f))));
+    vf q = vset1(2.109371416e-05f); /* erf(a) = 1 - e^(-a q) */
 
-    return vfma(h, verf(vmul(x, vset1(0.707106781f))), h);
+    q = vfma(q, a, vset1(-2.200160671e-04f));
+    q = vfma(q, a, vset1(7.290107314e-04f));
+    q = vfma(q, a, vset1(1.066879719e-03f));
+    q = vfma(q, a, vset1(-2.008863911e-02f));
+    q = vfma(q, a, vset1(1.031773239e-01f));
+    q = vfma(q, a, vset1(6.365338564e-01f));
+    q = vfma(q, a, vset1(1.128386021e+00f));
+    vf y = vmul(a, q), n = vround(vmul(y, vset1(-1.44269504f)));
+    vf e = vscale(vexp_core(vexp_reduce(vsub(vzero(), y), n)), n);
+
+    return vfma(h, vcopysign(vsub(vset1(1.f), e), x), h);
 }
 INLINE vf vgelu_tanh(vf x) /* x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) */
 {

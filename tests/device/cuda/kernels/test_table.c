@@ -6,8 +6,9 @@
 #include "support/unit.h"
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and
- * what a plan knows without computing it. */
-static const char *const left_to_host[] = {"compress",
+ * what a plan knows without computing it.  Attention is not fused for it. */
+static const char *const left_to_host[] = {"attention",
+                                           "compress",
                                            "constant",
                                            "linear_classifier",
                                            "linear_regressor",

@@ -1,0 +1,42 @@
+/* Attention as one step: softmax(scale Q K^T + masks) V, for each leading index (sequence and
+ * head). Made by a pass (graph/pass_fuse_attention.c), for devices that have a kernel for it. */
+#ifndef OPS_ATTENTION_H
+#define OPS_ATTENTION_H
+
+#include "ops/op.h"
+
+/* Masks are added to the scores; they are broadcast to [lead…, queries, keys] and have all keys. */
+enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK, ATTENTION_MASK_2, ATTENTION_INPUTS };
+
+/* Where the axes of a matrix [lead…, row, column] are found: its axis i is axis[i] of the operand.
+ * So a transposition before or behind costs nothing. */
+struct attention_axes {
+    uint8_t axis[SHAPE_MAX_RANK];
+};
+
+struct attention_attrs {
+    float scale;
+    /* Seen so, Q is [lead…, queries, depth], K [lead…, keys, depth], V [lead…, keys, width] and the
+     * result [lead…, queries, width], its last axis last.  All have the same rank; leading
+     * dimensions are broadcast. */
+    struct attention_axes q, k, v, out;
+};
+
+struct attention_geometry {
+    size_t rank;       /* of Q, K, V and the result */
+    struct shape lead; /* rank - 2 dimensions */
+    int64_t heads;     /* their product */
+    int64_t queries, keys, depth, width;
+};
+/* Checks shapes and axes of Q, K, V and the masks (mask[i] NULL: none). */
+MUST_CHECK enum status attention_resolve(const struct attention_attrs *attrs, const struct shape *q,
+                                         const struct shape *k, const struct shape *v,
+                                         const struct shape *const mask[2],
+                                         struct attention_geometry *out_geometry,
+                                         struct error *err);
+/* A shape as its axes see it, and back. */
+struct shape attention_seen(const struct shape *shape, const struct attention_axes *axes);
+struct shape attention_output_shape(const struct attention_attrs *attrs,
+                                    const struct attention_geometry *geometry);
+
+#endif

@@ -1,0 +1,283 @@
+/* Attention in one step against its definition, in double. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/cpu.h"
+#include "ops/attention.h"
+#include "support/cpu_cases.h"
+
+/* Element of an operand at [lead…, row, column] of the geometry, broadcast. */
+static double at(const struct test_array *array, const struct attention_axes *axes,
+                 const int64_t *index)
+{
+    const struct shape *shape = &array->shape;
+    int64_t place[SHAPE_MAX_RANK], offset = 0;
+
+    for (size_t i = 0; i < shape->rank; i++)
+        place[axes->axis[i]] = shape->dims[axes->axis[i]] == 1 ? 0 : index[i];
+    for (size_t i = 0; i < shape->rank; i++)
+        offset = offset * shape->dims[i] + place[i];
+    return array->values[offset];
+}
+
+static double mask_at(const struct test_array *mask, size_t rank, const int64_t *index)
+{
+    int64_t offset = 0;
+
+    for (size_t i = 0; i < mask->shape.rank; i++) {
+        int64_t dim = mask->shape.dims[i];
+
+        offset = offset * dim + (dim == 1 ? 0 : index[i + rank - mask->shape.rank]);
+    }
+    return mask->values[offset];
+}
+
+/* Parts of the sum of one query, divided by it. */
+static void weigh(const struct op_test *test, const struct test_array *in,
+                  const struct attention_geometry *g, int64_t *index, double *parts)
+{
+    const struct attention_attrs *attrs = test->attrs;
+    const size_t row = g->rank - 2, column = g->rank - 1;
+    const int64_t query = index[row];
+    double top = -INFINITY, sum = 0;
+
+    for (int64_t key = 0; key < g->keys; key++) {
+        parts[key] = 0;
+        for (int64_t i = 0; i < g->depth; i++) {
+            double q;
+
+            index[row] = query;
+            index[column] = i;
+            q = at(&in[ATTENTION_Q], &attrs->q, index);
+            index[row] = key;
+            parts[key] += q * at(&in[ATTENTION_K], &attrs->k, index) * (double)attrs->scale;
+        }
+        index[row] = query;
+        index[column] = key;
+        for (size_t i = ATTENTION_MASK; i < test->inputs; i++)
+            parts[key] += mask_at(&in[i], g->rank, index);
+        top = fmax(top, parts[key]);
+    }
+    for (int64_t key = 0; key < g->keys; key++)
+        sum += parts[key] = exp(parts[key] - top);
+    for (int64_t key = 0; key < g->keys; key++)
+        parts[key] /= sum;
+}
+
+static void reference(const struct op_test *test, const struct test_array *in,
+                      struct test_array *out)
+{
+    const struct attention_attrs *attrs = test->attrs;
+    const struct shape *masks[2] = {test->inputs > 3 ? &in[3].shape : NULL,
+                                    test->inputs > 4 ? &in[4].shape : NULL};
+    struct attention_geometry g;
+    double *parts;
+
+    assert_int_equal(
+        attention_resolve(attrs, &in[0].shape, &in[1].shape, &in[2].shape, masks, &g, NULL),
+        STATUS_OK);
+    parts = calloc((size_t)g.keys, sizeof(*parts));
+    for (int64_t line = 0; line < g.heads * g.queries; line++) {
+        int64_t index[SHAPE_MAX_RANK], rest = line / g.queries, stride[SHAPE_MAX_RANK], unit = 1;
+
+        for (size_t i = out->shape.rank; i-- > 0; unit *= out->shape.dims[i])
+            stride[i] = unit;
+        for (size_t i = g.lead.rank; i-- > 0; rest /= g.lead.dims[i])
+            index[i] = rest % g.lead.dims[i];
+        index[g.rank - 2] = line % g.queries;
+        weigh(test, in, &g, index, parts);
+        for (int64_t column = 0; column < g.width; column++) {
+            int64_t offset = column;
+            double sum = 0;
+
+            for (int64_t key = 0; key < g.keys; key++) {
+                index[g.rank - 2] = key;
+                index[g.rank - 1] = column;
+                sum += parts[key] * at(&in[ATTENTION_V], &attrs->v, index);
+            }
+            index[g.rank - 2] = line % g.queries;
+            for (size_t i = 0; i + 1 < g.rank; i++)
+                offset += index[i] * stride[attrs->out.axis[i]];
+            out->values[offset] = sum;
+        }
+    }
+    free(parts);
+}
+
+static struct op_test make_test(const struct attention_attrs *attrs, struct shape q, struct shape k,
+                                struct shape v)
+{
+    return (struct op_test){.op = "Attention",
+                            .domain = "sluice",
+                            .attrs = attrs,
+                            .inputs = 3,
+                            .in = {{.dtype = DTYPE_FLOAT, .shape = q, .low = -1, .high = 1},
+                                   {.dtype = DTYPE_FLOAT, .shape = k, .low = -1, .high = 1},
+                                   {.dtype = DTYPE_FLOAT, .shape = v, .low = -1, .high = 1}},
+                            .reference = reference,
+                            .relative = 2e-6,
+                            .absolute = 4e-6};
+}
+
+/* [lead…, row, column] as they lie, and with rows in front of the heads. */
+static const struct attention_axes in_order = {{0, 1, 2, 3}}, by_rows = {{0, 2, 1, 3}};
+
+static const struct attention_attrs plain = {
+    .scale = 0.25f, .q = in_order, .k = in_order, .v = in_order, .out = in_order};
+static const struct attention_attrs heads = {
+    .scale = 0.25f, .q = by_rows, .k = by_rows, .v = by_rows, .out = by_rows};
+
+static void heads_of_every_size_are_right(void **state)
+{
+    static const int64_t sizes[][6] = {
+        /* batch, heads, queries, keys, depth, width */
+        {2, 3, 5, 7, 4, 4},       {1, 2, 1, 1, 1, 1},       {3, 2, 33, 49, 32, 32},
+        {1, 2, 70, 1000, 20, 33}, {2, 1, 128, 128, 64, 64}, {1, 1, 9, 1601, 8, 49},
+        {1, 3, 196, 50, 17, 80},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const int64_t *s = sizes[i];
+        struct op_test test = make_test(&plain, (struct shape)SHAPE(s[0], s[1], s[2], s[4]),
+                                        (struct shape)SHAPE(s[0], s[1], s[3], s[4]),
+                                        (struct shape)SHAPE(s[0], s[1], s[3], s[5]));
+
+        test.rows = true;
+        op_test_run(tester, &test);
+        test = make_test(&heads, (struct shape)SHAPE(s[0], s[2], s[1], s[4]),
+                         (struct shape)SHAPE(s[0], s[3], s[1], s[4]),
+                         (struct shape)SHAPE(s[0], s[3], s[1], s[5]));
+        test.rows = true;
+        op_test_run(tester, &test);
+    }
+}
+
+static void operands_may_lie_in_any_order(void **state)
+{
+    const struct attention_attrs attrs = {.scale = 1,
+                                          .q = {{0, 1, 3, 2}},
+                                          .k = {{0, 1, 3, 2}},
+                                          .v = {{1, 0, 3, 2}},
+                                          .out = {{1, 0, 2, 3}}};
+    struct op_test test =
+        make_test(&attrs, (struct shape)SHAPE(2, 3, 8, 21), (struct shape)SHAPE(2, 3, 8, 30),
+                  (struct shape)SHAPE(3, 2, 19, 30));
+
+    (void)state;
+    op_test_run(tester, &test);
+}
+
+static void matrices_without_heads_are_right(void **state)
+{
+    const struct attention_attrs attrs = {
+        .scale = 0.5f, .q = {{0, 1}}, .k = {{0, 1}}, .v = {{0, 1}}, .out = {{0, 1}}};
+    struct op_test test = make_test(&attrs, (struct shape)SHAPE(40, 24),
+                                    (struct shape)SHAPE(50, 24), (struct shape)SHAPE(50, 24));
+
+    (void)state;
+    op_test_run(tester, &test);
+    for (size_t i = 0; i < 3; i++)
+        test.in[i].constant = true;
+    op_test_run(tester, &test);
+}
+
+static void rows_a_page_apart_are_right(void **state)
+{
+    struct op_test test =
+        make_test(&heads, (struct shape)SHAPE(1, 20, 16, 64), (struct shape)SHAPE(1, 20, 16, 64),
+                  (struct shape)SHAPE(1, 20, 16, 64));
+
+    (void)state;
+    op_test_run(tester, &test);
+}
+
+static void keys_and_values_are_shared_by_heads(void **state)
+{
+    struct op_test test =
+        make_test(&plain, (struct shape)SHAPE(2, 6, 12, 16), (struct shape)SHAPE(2, 1, 20, 16),
+                  (struct shape)SHAPE(1, 1, 20, 24));
+
+    (void)state;
+    op_test_run(tester, &test);
+}
+
+static void masks_are_broadcast(void **state)
+{
+    static const struct shape masks[] = {
+        SHAPE(2, 1, 1, 20), SHAPE(1, 1, 12, 20), SHAPE(2, 3, 12, 20), SHAPE(20),
+        SHAPE(12, 20),      SHAPE(3, 1, 20),     SHAPE(1, 1, 1, 20),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(masks) / sizeof(masks[0]); i++) {
+        struct op_test test =
+            make_test(&heads, (struct shape)SHAPE(2, 12, 3, 16), (struct shape)SHAPE(2, 20, 3, 16),
+                      (struct shape)SHAPE(2, 20, 3, 16));
+
+        test.inputs = 4;
+        test.in[3] =
+            (struct op_input){.dtype = DTYPE_FLOAT, .shape = masks[i], .low = -3, .high = 3};
+        op_test_run(tester, &test);
+        test.inputs = 5;
+        test.in[4] = (struct op_input){
+            .dtype = DTYPE_FLOAT, .shape = masks[(i + 2) % 7], .low = -3, .high = 3};
+        op_test_run(tester, &test);
+    }
+}
+
+/* A query whose keys are all masked by a large number sees them all; by infinity, it is no number.
+ */
+static void queries_without_keys_are_as_softmax_has_them(void **state)
+{
+    struct attention_attrs attrs = {
+        .scale = 1, .q = {{0, 1}}, .k = {{0, 1}}, .v = {{0, 1}}, .out = {{0, 1}}};
+    double mask[4][18];
+    struct op_test test = make_test(&attrs, (struct shape)SHAPE(4, 3), (struct shape)SHAPE(18, 3),
+                                    (struct shape)SHAPE(18, 5));
+
+    (void)state;
+    for (int row = 0; row < 4; row++)
+        for (int key = 0; key < 18; key++)
+            mask[row][key] = row == 1 ? -10000 : row == 2 ? -INFINITY : key > 11 ? -INFINITY : 0;
+    test.inputs = 4;
+    test.in[3] = (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(4, 18), .values = mask[0]};
+    test.absolute = 2e-3; /* -10000 leaves three digits of a score */
+    op_test_run(tester, &test);
+}
+
+static void what_does_not_fit_is_refused(void **state)
+{
+    struct op_test test =
+        make_test(&plain, (struct shape)SHAPE(2, 3, 5, 4), (struct shape)SHAPE(2, 3, 7, 8),
+                  (struct shape)SHAPE(2, 3, 7, 4));
+
+    (void)state;
+    assert_non_null(strstr(op_test_refused(tester, &test), "fit"));
+    test.in[1].shape = (struct shape)SHAPE(2, 3, 7, 4);
+    test.inputs = 4;
+    test.in[3] = (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(5, 1)};
+    assert_non_null(strstr(op_test_refused(tester, &test), "mask"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(heads_of_every_size_are_right),
+        cmocka_unit_test(operands_may_lie_in_any_order),
+        cmocka_unit_test(matrices_without_heads_are_right),
+        cmocka_unit_test(rows_a_page_apart_are_right),
+        cmocka_unit_test(keys_and_values_are_shared_by_heads),
+        cmocka_unit_test(masks_are_broadcast),
+        cmocka_unit_test(queries_without_keys_are_as_softmax_has_them),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+
+    return run_cases_on_each_isa(tests);
+}
