@@ -27,6 +27,7 @@ enum {
     PANEL = VECTORS * VW,
     RUN = 768, /* inner steps at a time: long runs save passes over C */
     BLOCK_ROWS = 16 * ROWS,
+    LINE_PANELS = 4,  /* at a time, of a single row */
     STRIDE = RUN + 16 /* of a copied row: one line more, so that rows fall into different sets */
 };
 
@@ -357,6 +358,92 @@ static void run_panel(const struct gemm *g, int64_t row, int64_t rows, int64_t p
     }
 }
 
+/* ---- one row: bound by reading B, so several panels at once ---- */
+
+/* One row by P panels of V vectors: each sum has its own multiply-adds in the same order as above,
+ * but there are enough of them to read B as fast as it comes. */
+INLINE void line(const int P, const int V, const struct strip *strip)
+{
+    const int64_t apart = V * VW * strip->steps; /* panels */
+    const float *a = strip->a, *w = strip->w;
+    vf s[LINE_PANELS][VECTORS];
+
+    UNROLL for (int p = 0; p < P; p++) UNROLL for (int v = 0; v < V; v++) s[p][v] =
+        vload((strip->start != NULL ? strip->start : strip->c) + (p * V + v) * VW);
+    for (int64_t k = 0; k < strip->steps; k++, w += V * VW) {
+        vf x = vset1(a[k]);
+
+        UNROLL for (int p = 0; p < P; p++) UNROLL for (int v = 0; v < V; v++)
+        {
+            const float *from = w + p * apart + v * VW;
+            vf b = vload(from);
+
+            vmac(s[p][v], x, b);
+        }
+    }
+    UNROLL for (int p = 0; p < P; p++) UNROLL for (int v = 0; v < V; v++)
+        vstore(strip->c + (p * V + v) * VW, s[p][v]);
+}
+static void line_4_3(const struct strip *strip)
+{
+    line(4, 3, strip);
+}
+static void line_2_3(const struct strip *strip)
+{
+    line(2, 3, strip);
+}
+static void line_2_2(const struct strip *strip)
+{
+    line(2, 2, strip);
+}
+
+static void end_line(const struct gemm *g, int64_t row, int64_t column, int64_t columns)
+{
+    const float *residual = g->residual;
+
+    if (residual != NULL || g->epilogue.act != ACT_NONE)
+        finish(&g->epilogue, g->c + row * g->ldc + column, g->ldc, 1, columns,
+               residual != NULL ? residual + row * g->ldr + column : NULL, g->ldr);
+}
+
+/* Whether `count` panels from `panel` on have `width` columns each, none of them padding. */
+static bool are_whole(const struct gemm *g, int64_t panel, int64_t last, int64_t count,
+                      int64_t width)
+{
+    const int64_t column = panel_column(g->n, panel);
+
+    return panel + count <= last && panel_width(g->n, panel) == width &&
+           panel_column(g->n, panel + count) == column + count * width &&
+           column + count * width <= g->n;
+}
+
+/* As many panels as go together; how many. */
+static int64_t run_line(const struct gemm *g, int64_t row, int64_t panel, int64_t last, int64_t k0,
+                        int64_t steps, const float *a)
+{
+    static const struct {
+        int64_t count, width;
+        void (*run)(const struct strip *strip);
+    } lines[] = {{4, PANEL, line_4_3}, {2, PANEL, line_2_3}, {2, 2 * VW, line_2_2}};
+    static const float zeros[LINE_PANELS * PANEL];
+    const int64_t column = panel_column(g->n, panel);
+    struct strip strip = {.a = a,
+                          .w = g->packed + k0 * padded(g->n) + column * steps,
+                          .steps = steps,
+                          .c = g->c + row * g->ldc + column};
+
+    if (k0 == 0)
+        strip.start = g->bias != NULL ? g->bias + column : zeros;
+    for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+        if (are_whole(g, panel, last, lines[i].count, lines[i].width)) {
+            lines[i].run(&strip);
+            if (k0 + steps >= g->k)
+                end_line(g, row, column, lines[i].count * lines[i].width);
+            return lines[i].count;
+        }
+    return 0;
+}
+
 static bool copies(const struct gemm_matrix *a)
 {
     const int64_t way = 4096 / sizeof(float); /* of a first-level cache: as far apart as its sets */
@@ -379,8 +466,11 @@ static void run(const struct gemm *g, int64_t row, int64_t rows, int64_t first, 
         else
             block =
                 (struct gemm_matrix){g->a.data + row * g->a.row_stride + k0, g->a.row_stride, 1};
-        for (int64_t panel = first; panel < last; panel++)
-            run_panel(g, row, rows, panel, k0, steps, &block);
+        for (int64_t panel = first, done; panel<last; panel += done> 0 ? done : 1) {
+            done = rows == 1 ? run_line(g, row, panel, last, k0, steps, block.data) : 0;
+            if (done == 0)
+                run_panel(g, row, rows, panel, k0, steps, &block);
+        }
         k0 += length;
     } while (k0 < g->k);
 }
