@@ -326,6 +326,13 @@ static enum status write_through(struct mem_source *source, void *to, const void
     return behind->ops->write(behind, to, from, bytes);
 }
 
+static enum status read_through(struct mem_source *source, void *to, const void *from, size_t bytes)
+{
+    struct mem_source *behind = of(source)->behind;
+
+    return behind->ops->read(behind, to, from, bytes);
+}
+
 static uint64_t trim(struct mem_source *source, uint64_t keep_bytes)
 {
     struct mem_source *behind = of(source)->behind;
@@ -342,6 +349,7 @@ static struct mem_source_ops make_ops(const struct mem_source *behind)
                                    .decommit = decommit,
                                    .query = query,
                                    .write = behind->ops->write == NULL ? NULL : write_through,
+                                   .read = behind->ops->read == NULL ? NULL : read_through,
                                    .trim = behind->ops->trim == NULL ? NULL : trim};
 }
 

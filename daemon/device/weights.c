@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/weights_copy.h"
+
 enum {
     ALIGNMENT = 64,
     CHUNK_BYTES = 4 << 20, /* addresses only; a larger piece gets a chunk of its own size */
@@ -40,6 +42,7 @@ struct weights_cache {
     struct chunk *chunks; /* the one being filled first */
     struct piece *buckets[BUCKETS];
     struct spare *spares;
+    const struct weights_copy *copy; /* to fill pieces from; NULL: none */
     bool frozen;
 };
 
@@ -270,6 +273,34 @@ static enum status make(struct weights_cache *cache, const void *key, const char
     return STATUS_OK;
 }
 
+/* Its memory stays the cache's, for a piece of the same size. */
+static void drop(struct weights_cache *cache, const void *key, const char *format)
+{
+    struct piece **link = &cache->buckets[bucket_of(key)], *piece;
+
+    while ((piece = *link) != NULL && (piece->key != key || strcmp(piece->format, format) != 0))
+        link = &piece->next;
+    if (piece == NULL)
+        return;
+    *link = piece->next;
+    if (cache->account != NULL)
+        ledger_piece_gone(cache->account, (uintptr_t)piece->packed);
+    keep_spare(cache, piece->packed, room_of(piece->bytes));
+    free(piece);
+}
+
+/* The copy has it, or not: it is new. */
+static enum status fill_from_copy(struct weights_cache *cache, struct piece *piece,
+                                  bool *out_is_new)
+{
+    const void *saved = cache->copy == NULL ? NULL
+                                            : weights_copy_find(cache->copy, piece->key,
+                                                                piece->format, piece->bytes);
+
+    *out_is_new = saved == NULL;
+    return saved == NULL ? STATUS_OK : weights_write(cache, piece->packed, saved, piece->bytes);
+}
+
 enum status weights_share(struct weights_cache *cache, const void *key, const char *format,
                           size_t bytes, void **out_packed, bool *out_is_new)
 {
@@ -283,7 +314,11 @@ enum status weights_share(struct weights_cache *cache, const void *key, const ch
         status = STATUS_UNSUPPORTED;
     } else if (piece == NULL) {
         status = make(cache, key, format, bytes, &piece);
-        is_new = true;
+        if (status == STATUS_OK) {
+            status = fill_from_copy(cache, piece, &is_new);
+            if (status != STATUS_OK)
+                drop(cache, key, format);
+        }
     } else if (piece->bytes != bytes) {
         status = STATUS_INTERNAL; /* two kernels gave one name to different things */
     }
@@ -307,20 +342,36 @@ enum status weights_write(struct weights_cache *cache, void *packed, const void 
     return STATUS_OK;
 }
 
-/* Its memory stays the cache's, for a piece of the same size. */
 void weights_drop(struct weights_cache *cache, const void *key, const char *format)
 {
-    struct piece **link = &cache->buckets[bucket_of(key)], *piece;
-
     pthread_mutex_lock(&cache->lock);
-    while ((piece = *link) != NULL && (piece->key != key || strcmp(piece->format, format) != 0))
-        link = &piece->next;
-    if (piece != NULL) {
-        *link = piece->next;
-        if (cache->account != NULL)
-            ledger_piece_gone(cache->account, (uintptr_t)piece->packed);
-        keep_spare(cache, piece->packed, room_of(piece->bytes));
-        free(piece);
-    }
+    drop(cache, key, format);
+    pthread_mutex_unlock(&cache->lock);
+}
+
+void weights_each(struct weights_cache *cache, weights_each_fn visit, void *arg)
+{
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct piece *piece = cache->buckets[i]; piece != NULL; piece = piece->next)
+            visit(arg, &(struct weights_piece){.key = piece->key,
+                                               .format = piece->format,
+                                               .packed = piece->packed,
+                                               .bytes = piece->bytes});
+}
+
+enum status weights_read(struct weights_cache *cache, void *to, const void *packed, size_t bytes)
+{
+    const struct mem_source_ops *ops = cache->source->ops;
+
+    if (ops->read != NULL)
+        return ops->read(cache->source, to, packed, bytes);
+    memcpy(to, packed, bytes);
+    return STATUS_OK;
+}
+
+void weights_cache_fill_from(struct weights_cache *cache, const struct weights_copy *copy)
+{
+    pthread_mutex_lock(&cache->lock);
+    cache->copy = copy;
     pthread_mutex_unlock(&cache->lock);
 }

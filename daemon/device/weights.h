@@ -27,4 +27,21 @@ bool weights_cache_has(struct weights_cache *cache, const void *key);
  * piece. */
 void weights_cache_freeze(struct weights_cache *cache, bool frozen);
 
+/* What a cache held, in host memory (page-locked where the device can), while its model is away
+ * from a device with memory of its own: the way back copies instead of packing. */
+struct weights_copy;
+/* Whether a piece is found again by its key when the model comes back. */
+typedef bool (*weights_keep_fn)(void *arg, const void *key);
+/* Bytes of the copy that weights_copy_create() would make: of the pieces that `keep` names. */
+size_t weights_copyable(struct weights_cache *cache, weights_keep_fn keep, void *arg);
+/* Nobody may use the cache meanwhile.  STATUS_NO_MEMORY, and what a copy from the device says. */
+MUST_CHECK enum status weights_copy_create(struct weights_cache *cache, struct device *device,
+                                           weights_keep_fn keep, void *arg,
+                                           struct weights_copy **out_copy);
+void weights_copy_destroy(struct weights_copy *copy); /* NULL is fine */
+size_t weights_copy_bytes(const struct weights_copy *copy);
+/* From now on (until called with NULL) what the copy has is not new: weights_share() makes the
+ * piece and fills it from there.  Borrowed. */
+void weights_cache_fill_from(struct weights_cache *cache, const struct weights_copy *copy);
+
 #endif

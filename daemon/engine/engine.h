@@ -80,6 +80,12 @@ size_t network_plan_bytes(const struct network *network); /* host bytes of cache
  * may be read by any thread at any time.  network_create() leaves it on the device. */
 enum network_place { NETWORK_GONE, NETWORK_HOST, NETWORK_DEVICE };
 enum network_place network_place(const struct network *network);
+/* On the device, and that has memory of its own: host bytes that a copy of its packed weights would
+ * take; else 0.  network_copy() makes it, before network_leave(); the way back copies then instead
+ * of packing.  It counts for network_host_bytes() and goes with the return or the strip. */
+uint64_t network_copy_bytes(struct network *network);
+MUST_CHECK enum status network_copy(struct network *network);
+void network_drop_copy(struct network *network); /* of a network that left */
 /* Returns the bytes given back to the device (0 if it was not there).  The shapes of the plans last
  * used are remembered. */
 uint64_t network_leave(struct network *network);
@@ -92,6 +98,9 @@ MUST_CHECK enum status network_refill(struct network *network, struct graph *gra
 /* Books constants, makes the plans it had.  STATUS_NO_MEMORY: over budget; STATUS_PRECONDITION: the
  * file was changed in place.  A failure leaves the network on the HOST. */
 MUST_CHECK enum status network_return(struct network *network, struct error *err);
+/* Of a network that left: activations of the smallest run it had plans for.  For whoever moves it.
+ */
+uint64_t network_least_run_bytes(const struct network *network);
 uint64_t network_host_bytes(const struct network *network); /* HOST: about so many; else 0 */
 /* Drops the plans only: host memory, and what they made large constants stay for.  Nobody may plan
  * or run meanwhile; returns their bytes. */

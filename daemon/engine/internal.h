@@ -59,6 +59,7 @@ struct network {
     /* Without host_memory, else NULL (constants.c): packed forms of steps that run on the host, and
      * constants of single plans on the device. */
     struct weights_cache *host_weights, *plan_constants;
+    struct weights_copy *copy; /* of `weights`, while it is away; NULL: none */
     const atomic_bool *give_up; /* network_watch() */
     struct folder *folder;
     size_t held_count; /* constants of the model, by address */
@@ -72,6 +73,7 @@ struct network {
     _Atomic enum network_place place;
     _Atomic uint64_t host_bytes; /* of graph and constants, when it left the device */
     size_t shape_lists;          /* of plans it had when it left, last used first */
+    uint64_t least_run_bytes;    /* of the plans it had when it left */
     struct shape *shapes;        /* `inputs` for each of them */
     struct network_planning planning;
     atomic_bool ahead;            /* plans are made ahead of requests now */
@@ -357,13 +359,19 @@ struct plan_buffer;
 struct planner_result;
 MUST_CHECK enum status network_pack(const struct network *network, struct plan_buffer *buffers,
                                     size_t count, struct planner_result *out_result);
+/* What a search found, and how long it took: a longer one may find a lower peak. */
+struct kept_packing {
+    uint64_t peak_bytes;
+    int64_t searched_us; /* SEARCHED_OUT: no search would */
+};
+#define SEARCHED_OUT INT64_MAX
 /* store.c: a packing of these buffers that was kept.  STATUS_NOT_FOUND: none, or none that is sound
  * (logged); the offsets are undefined then. */
 MUST_CHECK enum status store_find(const char *folder, struct plan_buffer *buffers, size_t count,
-                                  uint64_t *out_peak);
+                                  struct kept_packing *out_kept);
 /* Keeps one; a failure is logged and harmless. */
 void store_keep(const char *folder, const struct plan_buffer *buffers, size_t count,
-                uint64_t peak_bytes);
+                const struct kept_packing *kept);
 
 /* ---- between share.c, place.c and reorder.c ---- */
 

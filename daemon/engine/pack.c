@@ -28,23 +28,52 @@ static bool is_good(const struct network_planning *planning, const struct planne
     return result->peak_bytes <= bound;
 }
 
-static enum status find_better(const struct network *network, struct plan_buffer *buffers,
-                               size_t count, struct planner_result *result)
+/* Searches, and keeps what is found; `kept` is what was kept so far, with its offsets. */
+static enum status search(const struct network *network, struct plan_buffer *buffers, size_t count,
+                          const struct kept_packing *kept, struct planner_result *result)
 {
     const struct network_planning *planning = &network->planning;
     const struct planner_options options = {.mode = PLANNER_THOROUGH,
                                             .budget_us = planning->budget_us,
                                             .cancelled = planning->cancelled};
+    struct kept_packing found;
+    uint64_t *before = calloc(count, sizeof(*before));
+    enum status status = before == NULL ? STATUS_NO_MEMORY : STATUS_OK;
+
+    for (size_t i = 0; status == STATUS_OK && i < count; i++)
+        before[i] = buffers[i].offset;
+    if (status == STATUS_OK)
+        status = planner_plan(buffers, count, &options, result);
+    if (status == STATUS_OK && kept->peak_bytes <= result->peak_bytes) {
+        result->peak_bytes = kept->peak_bytes;
+        for (size_t i = 0; i < count; i++)
+            buffers[i].offset = before[i];
+    }
+    free(before);
+    if (status != STATUS_OK)
+        return kept->searched_us < 0 ? status : STATUS_OK; /* what was kept stands */
+    found = (struct kept_packing){
+        .peak_bytes = result->peak_bytes,
+        .searched_us = result->end == PLANNER_TIMED_OUT ? planning->budget_us : SEARCHED_OUT};
+    if (planning->folder != NULL && result->end != PLANNER_CANCELLED)
+        store_keep(planning->folder, buffers, count, &found);
+    return STATUS_OK;
+}
+
+static enum status find_better(const struct network *network, struct plan_buffer *buffers,
+                               size_t count, struct planner_result *result)
+{
+    const struct network_planning *planning = &network->planning;
+    struct kept_packing kept = {.peak_bytes = UINT64_MAX, .searched_us = -1};
+    bool may_search = atomic_load_explicit(&network->ahead, memory_order_relaxed);
 
     if (planning->folder != NULL &&
-        store_find(planning->folder, buffers, count, &result->peak_bytes) == STATUS_OK)
-        return STATUS_OK;
-    if (!atomic_load_explicit(&network->ahead, memory_order_relaxed))
-        return STATUS_NOT_FOUND;
-    TRY(planner_plan(buffers, count, &options, result));
-    if (planning->folder != NULL && result->end != PLANNER_CANCELLED)
-        store_keep(planning->folder, buffers, count, result->peak_bytes);
-    return STATUS_OK;
+        store_find(planning->folder, buffers, count, &kept) != STATUS_OK)
+        kept = (struct kept_packing){.peak_bytes = UINT64_MAX, .searched_us = -1};
+    result->peak_bytes = kept.peak_bytes;
+    if (may_search && kept.searched_us < planning->budget_us)
+        return search(network, buffers, count, &kept, result);
+    return kept.searched_us < 0 ? STATUS_NOT_FOUND : STATUS_OK;
 }
 
 enum status network_pack(const struct network *network, struct plan_buffer *buffers, size_t count,

@@ -2,7 +2,9 @@
  *
  * On the way out the shapes of the plans last used are kept, so that the way back makes just those:
  * whoever waits for the network finds its plan ready and its weights packed.  Packing reads the
- * constants from their file again (constant_restore), which notices a file changed in place.
+ * constants from their file again (constant_restore), which notices a file changed in place.  Where
+ * the device has memory of its own, what was packed may be kept in host memory (network_copy()) and
+ * is copied back; what the plans made then want beside it is packed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -43,6 +45,23 @@ static const struct plan *last_used(const struct network *network, uint64_t befo
     return found;
 }
 
+static void note_least_run(struct network *network)
+{
+    const struct plan *plan;
+
+    network->least_run_bytes = UINT64_MAX;
+    LIST_FOR_EACH (plan, &network->plans, const struct plan, link)
+        if (plan->program == network->programs && plan->peak_bytes < network->least_run_bytes)
+            network->least_run_bytes = plan->peak_bytes;
+    if (network->least_run_bytes == UINT64_MAX)
+        network->least_run_bytes = 0;
+}
+
+uint64_t network_least_run_bytes(const struct network *network)
+{
+    return network->least_run_bytes;
+}
+
 /* Without memory for the list the way back makes no plan: the first batch does. */
 static void remember_shapes(struct network *network)
 {
@@ -51,6 +70,7 @@ static void remember_shapes(struct network *network)
 
     if (list_is_empty(&network->plans))
         return; /* what was remembered before still holds */
+    note_least_run(network);
     free(network->shapes);
     network->shape_lists = 0;
     network->shapes = calloc(PLANS_REMEMBERED * network->inputs + 1, sizeof(*network->shapes));
@@ -94,8 +114,35 @@ static void clear_device(struct network *network)
     held_unbook(network);
     programs_destroy(network->programs->next);
     network->programs->next = NULL;
-    atomic_store(&network->host_bytes,
-                 graph_bytes(network->programs->graph) + held_host_bytes(network));
+    atomic_store(&network->host_bytes, graph_bytes(network->programs->graph) +
+                                           held_host_bytes(network) +
+                                           weights_copy_bytes(network->copy));
+}
+
+/* Pieces are found again by the constants of the model: those folded for one plan go with it. */
+static bool is_lasting(void *arg, const void *key)
+{
+    return network_owns(arg, (struct constant *)(uintptr_t)key);
+}
+
+uint64_t network_copy_bytes(struct network *network)
+{
+    if (network->device->ops->host_memory || network_place(network) != NETWORK_DEVICE)
+        return 0;
+    return weights_copyable(network->weights, is_lasting, network);
+}
+
+enum status network_copy(struct network *network)
+{
+    return weights_copy_create(network->weights, network->device, is_lasting, network,
+                               &network->copy);
+}
+
+void network_drop_copy(struct network *network)
+{
+    atomic_fetch_sub(&network->host_bytes, weights_copy_bytes(network->copy));
+    weights_copy_destroy(network->copy);
+    network->copy = NULL;
 }
 
 uint64_t network_leave(struct network *network)
@@ -116,6 +163,7 @@ uint64_t network_strip(struct network *network)
     uint64_t bytes = network_host_bytes(network);
 
     set_place(network, NETWORK_GONE);
+    network_drop_copy(network);
     programs_destroy(network->programs);
     network->programs = NULL;
     folder_destroy(network->folder);
@@ -189,6 +237,7 @@ static enum status come_back(struct network *network, struct error *err)
             STATUS_OK ||
         network_open_host(network) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the model's weights");
+    weights_cache_fill_from(network->weights, network->copy);
     if (held_book(network) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY,
                          "the model's constants do not fit into the memory budget");
@@ -204,6 +253,8 @@ enum status network_return(struct network *network, struct error *err)
         set_place(network, NETWORK_HOST);
         return status;
     }
+    weights_cache_fill_from(network->weights, NULL);
+    network_drop_copy(network);
     set_place(network, NETWORK_DEVICE);
     return STATUS_OK;
 }

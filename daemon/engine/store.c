@@ -2,7 +2,8 @@
  *
  *   magic, version   the planner's: another version's files are not looked at
  *   count, hash      what was packed: sizes and lifetimes, in order
- *   peak, check      the result, and a sum over header and offsets
+ *   peak, searched   the result, and how long it was searched for
+ *   check            a sum over header and offsets
  *   offsets          one per buffer
  *
  * What a packing is good for is told by its buffers alone, so they are the key: two models with the
@@ -26,7 +27,7 @@
 #define LOG_COMPONENT "engine"
 #include "observe/log.h"
 
-enum { STORE_VERSION = 1, PATH_BYTES = 4096 };
+enum { STORE_VERSION = 2, PATH_BYTES = 4096 };
 
 struct header {
     char magic[8];
@@ -35,6 +36,7 @@ struct header {
     uint64_t count;
     uint64_t hash[2];
     uint64_t peak_bytes;
+    int64_t searched_us;
     uint64_t check;
 };
 
@@ -63,7 +65,7 @@ static void hash_buffers(const struct plan_buffer *buffers, size_t count, uint64
 
 static uint64_t check_sum(const struct header *header, const uint64_t *offsets)
 {
-    uint64_t sum = mix(header->peak_bytes, header->count);
+    uint64_t sum = mix(mix(header->peak_bytes, (uint64_t)header->searched_us), header->count);
 
     for (uint64_t i = 0; i < header->count; i++)
         sum = mix(sum, offsets[i]);
@@ -116,7 +118,7 @@ static bool read_packing(int file, const struct header *wanted, struct header *h
 
 /* Sets the offsets if they are a packing of the stated peak. */
 static enum status take_packing(int file, const struct header *wanted, struct plan_buffer *buffers,
-                                uint64_t *out_peak, struct error *err)
+                                struct kept_packing *out_kept, struct error *err)
 {
     uint64_t *offsets = calloc(wanted->count, sizeof(*offsets));
     enum status status = STATUS_INVALID;
@@ -133,12 +135,13 @@ static enum status take_packing(int file, const struct header *wanted, struct pl
     free(offsets);
     status = planner_check(buffers, wanted->count, header.peak_bytes, err);
     if (status == STATUS_OK)
-        *out_peak = header.peak_bytes;
+        *out_kept = (struct kept_packing){.peak_bytes = header.peak_bytes,
+                                          .searched_us = header.searched_us};
     return status;
 }
 
 enum status store_find(const char *folder, struct plan_buffer *buffers, size_t count,
-                       uint64_t *out_peak)
+                       struct kept_packing *out_kept)
 {
     struct header wanted = EMPTY;
     struct error err = {0};
@@ -153,7 +156,7 @@ enum status store_find(const char *folder, struct plan_buffer *buffers, size_t c
     file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0)
         return STATUS_NOT_FOUND;
-    status = take_packing(file, &wanted, buffers, out_peak, &err);
+    status = take_packing(file, &wanted, buffers, out_kept, &err);
     close(file);
     if (status == STATUS_OK)
         return STATUS_OK;
@@ -203,7 +206,7 @@ static bool write_file(const char *folder, const char *path, const struct header
 }
 
 void store_keep(const char *folder, const struct plan_buffer *buffers, size_t count,
-                uint64_t peak_bytes)
+                const struct kept_packing *kept)
 {
     struct header header = EMPTY;
     uint64_t *offsets = calloc(count, sizeof(*offsets));
@@ -214,7 +217,8 @@ void store_keep(const char *folder, const struct plan_buffer *buffers, size_t co
     for (size_t i = 0; i < count; i++)
         offsets[i] = buffers[i].offset;
     header.count = count;
-    header.peak_bytes = peak_bytes;
+    header.peak_bytes = kept->peak_bytes;
+    header.searched_us = kept->searched_us;
     header.check = check_sum(&header, offsets);
     hash_buffers(buffers, count, header.hash);
     (void)mkdir(folder, 0750);

@@ -37,6 +37,8 @@ struct mem_source_ops {
     /* Copies host bytes to committed addresses and waits for it.  NULL: the addresses are the
      * host's own, write to them. */
     enum status (*write)(struct mem_source *source, void *to, const void *from, size_t bytes);
+    /* The way back; NULL together with `write`. */
+    enum status (*read)(struct mem_source *source, void *to, const void *from, size_t bytes);
     /* Memory that decommit() kept for the next commit() goes back to the device, but for
      * `keep_bytes`; returns how much did.  NULL: decommit() keeps nothing. */
     uint64_t (*trim)(struct mem_source *source, uint64_t keep_bytes);

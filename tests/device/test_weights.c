@@ -5,6 +5,7 @@
 
 #include "device/host_source.h"
 #include "device/weights.h"
+#include "support/fail_alloc.h"
 #include "support/fake_source.h"
 
 static struct ledger *ledger;
@@ -115,6 +116,86 @@ static void a_dropped_piece_is_made_again(void **state)
     share(&a, "f", 100, true);
 }
 
+/* ---- a copy in host memory ---- */
+
+static const char lasting[3], passing;
+
+static bool keep_lasting(void *arg, const void *key)
+{
+    (void)arg;
+    return key != &passing;
+}
+
+/* Empty, filling itself from the copy (NULL: from nothing). */
+static void open_again(const struct weights_copy *copy)
+{
+    weights_cache_destroy(cache);
+    assert_int_equal(ledger_account_bytes(account), 0);
+    assert_int_equal(weights_cache_create(host_source(), account, &cache), STATUS_OK);
+    weights_cache_fill_from(cache, copy);
+}
+
+static void what_was_copied_comes_back_and_is_not_packed_again(void **state)
+{
+    struct device device = {.ops = &(const struct device_ops){.name = "bare"}};
+    struct weights_copy *copy;
+    char *piece;
+
+    (void)state;
+    memset(share(&lasting[0], "x", 100, true), 1, 100);
+    memset(share(&lasting[0], "y", 5000, true), 2, 5000);
+    memset(share(&lasting[1], "x", 1, true), 3, 1);
+    memset(share(&passing, "x", 70, true), 4, 70);
+    assert_int_equal(weights_copyable(cache, keep_lasting, NULL), 8192);
+    assert_int_equal(weights_copy_create(cache, &device, keep_lasting, NULL, &copy), STATUS_OK);
+    assert_int_equal(weights_copy_bytes(copy), 8192);
+    open_again(copy);
+    piece = share(&lasting[0], "y", 5000, false);
+    for (int i = 0; i < 5000; i++)
+        assert_int_equal(piece[i], 2);
+    assert_int_equal(*(char *)share(&lasting[1], "x", 1, false), 3);
+    assert_int_equal(*(char *)share(&lasting[0], "x", 100, false), 1);
+    (void)share(&passing, "x", 70, true);
+    (void)share(&lasting[1], "z", 1, true);
+    (void)share(&lasting[2], "x", 1, true);
+    open_again(copy);
+    (void)share(&lasting[0], "x", 101, true); /* of another size: it is packed */
+    open_again(NULL);
+    (void)share(&lasting[0], "x", 100, true);
+    weights_copy_destroy(copy);
+}
+
+static enum status copy_once(void *arg)
+{
+    struct weights_copy *copy;
+    enum status status = weights_copy_create(cache, arg, keep_lasting, NULL, &copy);
+
+    weights_copy_destroy(copy);
+    return status;
+}
+
+static void every_allocation_of_a_copy_may_fail(void **state)
+{
+    struct device device = {.ops = &(const struct device_ops){.name = "bare"}};
+
+    (void)state;
+    (void)share(&lasting[0], "x", 100, true);
+    (void)share(&lasting[1], "x", 100, true);
+    assert_true(fail_each_alloc(copy_once, &device) >= 3);
+}
+
+static void nothing_to_copy_is_no_copy(void **state)
+{
+    struct device device = {.ops = &(const struct device_ops){.name = "bare"}};
+    struct weights_copy *copy;
+
+    (void)state;
+    (void)share(&passing, "x", 100, true);
+    assert_int_equal(weights_copy_create(cache, &device, keep_lasting, NULL, &copy), STATUS_OK);
+    assert_null(copy);
+    assert_int_equal(weights_copy_bytes(NULL), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -127,6 +208,11 @@ int main(void)
                                         close_cache),
         cmocka_unit_test_setup_teardown(one_name_for_two_sizes_is_our_bug, open_cache, close_cache),
         cmocka_unit_test_setup_teardown(a_dropped_piece_is_made_again, open_cache, close_cache),
+        cmocka_unit_test_setup_teardown(what_was_copied_comes_back_and_is_not_packed_again,
+                                        open_cache, close_cache),
+        cmocka_unit_test_setup_teardown(every_allocation_of_a_copy_may_fail, open_cache,
+                                        close_cache),
+        cmocka_unit_test_setup_teardown(nothing_to_copy_is_no_copy, open_cache, close_cache),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -246,6 +246,60 @@ static void constants_of_a_plan_go_with_it(void **state)
     agrees(make_own_constant, 9);
 }
 
+/* What the device held is copied to locked pages and back: the same bits, and nothing is packed. */
+static void a_network_comes_back_from_its_copy_in_host_memory(void **state)
+{
+    float in[ROWS * WIDTH], before[MOST], after[MOST];
+    struct far_rig far;
+    struct shape shape;
+    uint64_t held, copy;
+
+    (void)state;
+    open_far(&far, "far", make_plain());
+    fill(in, ROWS, 0);
+    run(&far, ROWS, in, before, &shape);
+    held = network_resident_bytes(far.network);
+    copy = network_copy_bytes(far.network);
+    assert_true(held > 0 && copy > 0);
+    far_counts = (struct far_counts){0};
+    assert_ok(network_copy(far.network));
+    assert_int_equal(network_leave(far.network), held);
+    assert_true(network_host_bytes(far.network) > copy);
+    assert_int_equal(network_copy_bytes(far.network), 0);
+    assert_true(far_counts.reads > 0);
+    assert_int_equal(far_counts.pins, 1);
+    assert_ok(network_return(far.network, NULL));
+    assert_int_equal(far_counts.unpins, 1);
+    assert_int_equal(network_resident_bytes(far.network), held);
+    run(&far, ROWS, in, after, &shape);
+    assert_memory_equal(before, after, (size_t)shape_count(&shape) * sizeof(float));
+    close_far(&far);
+}
+
+static void a_copy_goes_with_the_strip_and_may_go_before(void **state)
+{
+    struct far_rig far;
+    const struct shape shape = SHAPE(ROWS, WIDTH);
+    uint64_t copy, kept;
+
+    (void)state;
+    open_far(&far, "far", make_plain());
+    plan_unref(make_plan(far.network, &shape));
+    copy = network_copy_bytes(far.network);
+    far_counts = (struct far_counts){0};
+    assert_ok(network_copy(far.network));
+    (void)network_leave(far.network);
+    kept = network_host_bytes(far.network);
+    network_drop_copy(far.network);
+    assert_int_equal(network_host_bytes(far.network), kept - copy);
+    assert_ok(network_return(far.network, NULL));
+    assert_ok(network_copy(far.network));
+    (void)network_leave(far.network);
+    assert_int_equal(network_strip(far.network), kept);
+    assert_int_equal(far_counts.unpins, 2);
+    close_far(&far);
+}
+
 static void the_budget_of_the_device_holds_no_constants_of_the_host(void **state)
 {
     struct graph *graph = graph_create();
@@ -273,6 +327,8 @@ int main(void)
         cmocka_unit_test(a_plan_without_host_steps_is_recorded_and_replayed),
         cmocka_unit_test(a_run_waits_once_where_nothing_runs_on_the_host),
         cmocka_unit_test(constants_of_a_plan_go_with_it),
+        cmocka_unit_test(a_network_comes_back_from_its_copy_in_host_memory),
+        cmocka_unit_test(a_copy_goes_with_the_strip_and_may_go_before),
         cmocka_unit_test(the_budget_of_the_device_holds_no_constants_of_the_host),
     };
 

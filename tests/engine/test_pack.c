@@ -128,26 +128,48 @@ static void what_a_search_found_is_there_for_requests(void **state)
     assert_int_equal(pack(hard), hard->quick_peak);
 }
 
+static void a_larger_budget_searches_again_and_a_smaller_one_does_not(void **state)
+{
+    struct hard *hard = *state;
+    struct kept_packing first, second, third;
+
+    hard->network.planning.budget_us = 1;
+    network_set_ahead(&hard->network, true);
+    (void)pack(hard);
+    find_file(hard);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &first), STATUS_OK);
+    assert_int_equal(first.searched_us, 1);
+    hard->network.planning.budget_us = 200 * 1000;
+    (void)pack(hard);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &second), STATUS_OK);
+    assert_true(second.searched_us >= 200 * 1000);
+    assert_true(second.peak_bytes <= first.peak_bytes);
+    hard->network.planning.budget_us = 1000;
+    assert_int_equal(pack(hard), second.peak_bytes);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &third), STATUS_OK);
+    assert_int_equal(third.searched_us, second.searched_us);
+}
+
 static void another_problem_does_not_get_it(void **state)
 {
     struct hard *hard = *state;
-    uint64_t peak;
+    struct kept_packing kept;
 
     (void)search(hard);
     find_file(hard);
     hard->buffers[0].bytes++;
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak), STATUS_NOT_FOUND);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept), STATUS_NOT_FOUND);
     hard->buffers[0].bytes--;
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count - 1, &peak),
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count - 1, &kept),
                      STATUS_NOT_FOUND);
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak), STATUS_OK);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept), STATUS_OK);
 }
 
 static void no_byte_of_a_file_may_be_another(void **state)
 {
     struct hard *hard = *state;
+    struct kept_packing kept;
     struct stat facts;
-    uint64_t peak;
     int file;
 
     (void)search(hard);
@@ -161,38 +183,38 @@ static void no_byte_of_a_file_may_be_another(void **state)
         assert_int_equal(pread(file, &byte, 1, at), 1);
         other = byte ^ 0x10;
         assert_int_equal(pwrite(file, &other, 1, at), 1);
-        assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak),
+        assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept),
                          STATUS_NOT_FOUND);
         assert_int_equal(pwrite(file, &byte, 1, at), 1);
     }
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak), STATUS_OK);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept), STATUS_OK);
     for (off_t bytes = facts.st_size - 1; bytes >= 0; bytes -= 37) {
         assert_int_equal(ftruncate(file, bytes), 0);
-        assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak),
+        assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept),
                          STATUS_NOT_FOUND);
     }
     close(file);
     assert_int_equal(pack(hard), hard->quick_peak);
     assert_true(search(hard) < hard->quick_peak); /* and is written over */
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak), STATUS_OK);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept), STATUS_OK);
 }
 
 static void what_is_no_file_is_left_alone(void **state)
 {
     struct hard *hard = *state;
-    uint64_t peak;
+    struct kept_packing kept;
 
     (void)search(hard);
     find_file(hard);
     assert_int_equal(unlink(hard->file), 0);
     assert_int_equal(symlink("/dev/zero", hard->file), 0);
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak), STATUS_NOT_FOUND);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept), STATUS_NOT_FOUND);
     assert_int_equal(unlink(hard->file), 0);
     assert_int_equal(mkfifo(hard->file, 0600), 0);
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak), STATUS_NOT_FOUND);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept), STATUS_NOT_FOUND);
     assert_int_equal(unlink(hard->file), 0);
     assert_int_equal(mkdir(hard->file, 0700), 0);
-    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &peak), STATUS_NOT_FOUND);
+    assert_int_equal(store_find(hard->folder, hard->buffers, hard->count, &kept), STATUS_NOT_FOUND);
 }
 
 static void a_folder_that_cannot_be_made_is_no_failure(void **state)
@@ -228,6 +250,7 @@ int main(void)
         TEST(a_request_never_waits_for_a_search),
         TEST(a_quick_configuration_never_searches),
         TEST(what_a_search_found_is_there_for_requests),
+        TEST(a_larger_budget_searches_again_and_a_smaller_one_does_not),
         TEST(another_problem_does_not_get_it),
         TEST(no_byte_of_a_file_may_be_another),
         TEST(what_is_no_file_is_left_alone),

@@ -115,12 +115,21 @@ static enum status write_bytes(struct mem_source *source, void *to, const void *
     return STATUS_OK;
 }
 
+static enum status read_bytes(struct mem_source *source, void *to, const void *from, size_t bytes)
+{
+    (void)source;
+    far_counts.reads++;
+    memcpy(to, near(from), bytes);
+    return STATUS_OK;
+}
+
 static const struct mem_source_ops memory_ops = {.reserve = reserve,
                                                  .release = release,
                                                  .commit = commit,
                                                  .decommit = decommit,
                                                  .query = query,
-                                                 .write = write_bytes};
+                                                 .write = write_bytes,
+                                                 .read = read_bytes};
 static struct mem_source memory = {.ops = &memory_ops, .page_bytes = PAGE_BYTES};
 
 /* ---- work ---- */
@@ -414,6 +423,19 @@ static void lane_enter(struct device_lane *lane)
         lane->host->device->ops->lane_enter(lane->host);
 }
 
+static enum status pin(struct device *device, void *base, size_t bytes)
+{
+    (void)device, (void)base, (void)bytes;
+    far_counts.pins++;
+    return STATUS_OK;
+}
+
+static void unpin(struct device *device, void *base)
+{
+    (void)device, (void)base;
+    far_counts.unpins++;
+}
+
 static void describe(struct device *device, char *text, size_t room)
 {
     (void)device;
@@ -435,5 +457,7 @@ const struct device_ops far_device_ops = {.name = "far",
                                           .record_end = record_end,
                                           .replay = replay,
                                           .recording_destroy = recording_destroy,
+                                          .pin = pin,
+                                          .unpin = unpin,
                                           .kernels = kernels,
                                           .describe = describe};

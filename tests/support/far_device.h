@@ -14,6 +14,7 @@ extern const struct device_ops far_device_ops; /* "far"; needs the CPU device re
 
 struct far_counts {
     unsigned kernels, copies, waits, recorded, replayed;
+    unsigned reads, pins, unpins; /* of memory by the host; of pages of the host */
 };
 extern struct far_counts far_counts; /* since the test set it to zero */
 

@@ -31,16 +31,28 @@ enum status cuda_source_query(struct mem_source *source, uint64_t *out_free, uin
     return STATUS_OK;
 }
 
-/* The caller's memory is pageable: the copy is staged by the driver and over when this returns. */
-enum status cuda_source_write(struct mem_source *source, void *to, const void *from, size_t bytes)
+/* The caller's memory may be pageable: the copy is over when this returns, staged by the driver or
+ * not. */
+static enum status copy(struct mem_source *source, void *to, const void *from, size_t bytes,
+                        enum cudaMemcpyKind kind)
 {
     struct cuda_source *cuda = cuda_source_of(source);
 
     if (bytes == 0)
         return STATUS_OK;
     cuda_source_enter(cuda);
-    CU_TRY(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->upload));
+    CU_TRY(cudaMemcpyAsync(to, from, bytes, kind, cuda->upload));
     return cuda_status(cudaStreamSynchronize(cuda->upload));
+}
+
+enum status cuda_source_write(struct mem_source *source, void *to, const void *from, size_t bytes)
+{
+    return copy(source, to, from, bytes, cudaMemcpyHostToDevice);
+}
+
+enum status cuda_source_fetch(struct mem_source *source, void *to, const void *from, size_t bytes)
+{
+    return copy(source, to, from, bytes, cudaMemcpyDeviceToHost);
 }
 
 static enum status create(int ordinal, struct cuda_source **out_source, struct error *err)

@@ -30,6 +30,7 @@ static inline void cuda_source_enter(struct cuda_source *source)
 /* For their tables of operations. */
 enum status cuda_source_query(struct mem_source *source, uint64_t *out_free, uint64_t *out_total);
 enum status cuda_source_write(struct mem_source *source, void *to, const void *from, size_t bytes);
+enum status cuda_source_fetch(struct mem_source *source, void *to, const void *from, size_t bytes);
 
 /* Without `ordinal`, `bus` and `upload`, which cuda_source_create() adds.  STATUS_UNSUPPORTED: the
  * driver cannot do it, the other kind may. */

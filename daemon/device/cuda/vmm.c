@@ -259,6 +259,7 @@ static const struct mem_source_ops ops = {.reserve = reserve,
                                           .decommit = decommit,
                                           .query = cuda_source_query,
                                           .write = cuda_source_write,
+                                          .read = cuda_source_fetch,
                                           .trim = trim};
 
 /* ---- its life ---- */
