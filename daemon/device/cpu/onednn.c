@@ -18,7 +18,7 @@ enum {
      * More would keep the code of models long unloaded. */
     CACHE_CAPACITY = 64,
     MAX_DIMS = WINDOW_MAX_RANK + 3,
-    CONV_HOST_BYTES = 48 << 10
+    CONV_HOST_BYTES = 96 << 10
 };
 
 /* The library is large, and drags a dozen others along: it is loaded for the first convolution that
