@@ -206,11 +206,14 @@ static struct ledger_account *account_of(const struct batch *batch)
     return network_account(batch->queue->network);
 }
 
-/* The most that could ever be reserved here, idle models gone and holds for others over. */
-static uint64_t ceiling_of(struct batcher *batcher)
+/* Whether so many bytes could ever be reserved for the queue: when others' holds are over, or when
+ * models have left for them, which are asked to. */
+static bool may_ever_fit(struct batcher *batcher, const struct model_queue *queue, uint64_t bytes)
 {
-    return ledger_ceiling_later(batcher->ledger) +
-           atomic_load_explicit(&batcher->evictable_bytes, memory_order_relaxed);
+    uint64_t ceiling = ledger_ceiling(batcher->ledger);
+
+    return bytes <= ceiling || batcher_make_way(batcher, queue, bytes - ceiling) ||
+           bytes <= ledger_ceiling_later(batcher->ledger);
 }
 
 /* Activations to reserve: what the plan says, what a run of these requests once ended for want of,
@@ -238,9 +241,9 @@ static uint64_t expected_bytes(const struct batch *batch, uint64_t page)
     return grown > bytes ? grown : bytes;
 }
 
-/* One attempt with the plan that is held.  STATUS_NO_MEMORY: needed and available are set, and
- * `*out_never` when waiting is no use; everything but the plan is given back. */
-static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out_never)
+/* One attempt with the plan that is held.  STATUS_NO_MEMORY: needed and available are set;
+ * everything but the plan is given back. */
+static enum status try_reserve(struct lane *lane, struct batch *batch)
 {
     struct batcher *batcher = lane->batcher;
     bool is_host = batcher->device->ops->host_memory;
@@ -248,8 +251,6 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     uint64_t response_bytes, peak, needed;
     struct host_pool_stats host;
 
-    *out_never = false;
-    batch->lacking_bytes = 0;
     batch->out_shapes = plan_output_shapes(batch->plan, &batch->out_bound);
     batch->gathers = !is_host || !is_bindable(batch);
     response_bytes = lay_out_response(batch, is_host);
@@ -258,19 +259,15 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
         batch->io_bytes = 0;
     if (!is_host)
         batch->io_bytes += response_bytes;
+    batch->lacks_host = false;
     batch->segment_bytes = batch->restart_bytes = 0;
     batch->run_bytes = plan_run_bytes(batch->plan, batch->out);
     peak = whole_pages(expected_bytes(batch, page), page);
     needed = peak + whole_pages(batch->io_bytes, page);
     batch->needed_bytes = needed;
     if (ledger_reserve_for(batcher->ledger, account_of(batch), needed, &batch->available_bytes) !=
-        STATUS_OK) {
-        uint64_t ceiling = ledger_ceiling(batcher->ledger);
-
-        batch->lacking_bytes = needed > ceiling ? needed - ceiling : 0;
-        *out_never = needed > ceiling_of(batcher);
+        STATUS_OK)
         return STATUS_NO_MEMORY;
-    }
     batch->reserved_bytes = needed;
     batch->peak_bytes = peak;
     if (response_create(batcher->host_pool, response_bytes, &batch->response) == STATUS_OK)
@@ -281,8 +278,19 @@ static enum status try_reserve(struct lane *lane, struct batch *batch, bool *out
     batch->needed_bytes = response_bytes;
     batch->available_bytes =
         host.limit_bytes > host.in_use_bytes ? host.limit_bytes - host.in_use_bytes : 0;
-    *out_never = response_bytes > host.limit_bytes;
+    batch->lacks_host = true;
     return STATUS_NO_MEMORY;
+}
+
+/* What try_reserve() did not get, alone: whether waiting is no use. */
+static bool fits_never(struct batcher *batcher, const struct batch *batch)
+{
+    struct host_pool_stats host;
+
+    if (!batch->lacks_host)
+        return !may_ever_fit(batcher, batch->queue, batch->needed_bytes);
+    host_pool_read(batcher->host_pool, &host);
+    return batch->needed_bytes > host.limit_bytes;
 }
 
 /* Drops requests from the end until the rest has at most `rows` rows; one always stays. */
@@ -349,7 +357,7 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
                             batch->queue->name);
             break;
         }
-        if (try_reserve(lane, batch, &never) == STATUS_OK)
+        if (try_reserve(lane, batch) == STATUS_OK)
             return ADMIT_RUN;
         if (may_shrink && batch->count > 1) {
             plan_unref(batch->plan);
@@ -358,9 +366,7 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
             continue;
         }
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
-        if (batch->lacking_bytes > 0 &&
-            batcher_make_way(lane->batcher, batch->queue, batch->lacking_bytes))
-            never = false;
+        never = fits_never(lane->batcher, batch);
         atomic_fetch_add(never ? &lane->batcher->never : &lane->batcher->waits, 1);
         if (never)
             ledger_count_oom(lane->batcher->ledger, account_of(batch), batch->needed_bytes,
@@ -387,8 +393,8 @@ enum status batch_admit_segment(struct lane *lane, struct batch *batch, uint64_t
     if (ledger_reserve_for(batcher->ledger, account_of(batch), more, &batch->available_bytes) !=
         STATUS_OK) {
         batch->needed_bytes = more;
-        if (batch->may_restart && whole <= ceiling_of(batcher) &&
-            first->wait.restarts < MAX_RESTARTS)
+        if (batch->may_restart && first->wait.restarts < MAX_RESTARTS &&
+            may_ever_fit(batcher, batch->queue, whole))
             batch->restart_bytes = total_bytes;
         return STATUS_NO_MEMORY;
     }

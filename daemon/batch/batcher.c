@@ -69,6 +69,7 @@ enum status batcher_create(const struct batcher_config *config, struct batcher *
     batcher->ledger = config->ledger;
     batcher->host_pool = config->host_pool;
     batcher->inline_limit_us = config->inline_limit_us;
+    batcher->memory_wait_us = CLOCK_NEVER;
     batcher->lanes = config->lanes == 0 ? 1 : config->lanes;
     list_init(&batcher->active);
     list_init(&batcher->all);

@@ -37,6 +37,9 @@ MUST_CHECK enum status batcher_create(const struct batcher_config *config,
                                       struct batcher **out_batcher, struct error *err);
 void batcher_destroy(struct batcher *batcher); /* queues must be closed; joins the threads */
 void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us);
+/* How long a request without a deadline waits for memory before it gets STATUS_NO_MEMORY; 0: for
+ * ever, as before the first call. */
+void batcher_set_memory_wait(struct batcher *batcher, int64_t limit_us);
 
 struct queue_policy {      /* Triton's ModelQueuePolicy */
     bool delay_on_timeout; /* timeout_action DELAY instead of REJECT */
@@ -125,6 +128,13 @@ MUST_CHECK enum status queue_park(struct model_queue *queue, enum park park);
 void queue_resume(struct model_queue *queue);
 /* Answers all that wait in a parked queue with the error; it stays parked. */
 void queue_refuse(struct model_queue *queue, const struct error *err);
+/* Its model was replaced by that of `heir`, which has the same inputs and outputs and outlives it:
+ * what comes once it is closed goes there; where the version is_other, only requests that may be
+ * answered by any. */
+void queue_set_heir(struct model_queue *queue, struct model_queue *heir, bool is_other);
+/* What waits in a closed queue whose model does not come back goes to the heir, too, as far as it
+ * may.  The queue may be gone when this returns, unless the caller holds its model. */
+void queue_pass_on(struct model_queue *queue);
 /* Requests that expire in a parked queue die of missing memory, and say so; needed_bytes 0: of time
  * again. */
 void queue_blame(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes);
@@ -172,8 +182,6 @@ void batcher_on_wait(struct batcher *batcher, void (*waits)(void *arg), void *ar
  * of what it had, if that is more), until it has its max_batch_size again. */
 void batcher_halve_caps(struct batcher *batcher);
 void batcher_raise_caps(struct batcher *batcher);
-/* What idle models would give: a request that needs it waits, instead of being refused at once. */
-void batcher_set_evictable(struct batcher *batcher, uint64_t bytes);
 /* Sum over lanes. */
 uint64_t batcher_cached_bytes(struct batcher *batcher);
 int64_t batcher_last_batch_us(struct batcher *batcher);

@@ -36,7 +36,7 @@ struct batch {
     bool may_restart;                       /* its requests may go back to their queue */
     uint64_t segment_bytes;                 /* the most a later segment asked for; 0: none did */
     uint64_t restart_bytes; /* a later segment found no room: it starts again with so many; or 0 */
-    uint64_t lacking_bytes; /* of these, what weights are in the way of */
+    bool lacks_host;        /* what it was not admitted for want of is room for its answers */
     struct response_buffer *response;
     size_t *out_offset; /* per output, in the response; or one of those above */
     char **out_base;    /* per output: where its elements are for the host */
@@ -68,6 +68,8 @@ struct lane {
 struct memory_hold {
     int64_t since_us; /* CLOCK_NEVER: it does not wait */
     int64_t retry_us;
+    int64_t
+        expiry_us; /* when the next of its requests without a deadline has waited for too long */
     uint64_t needed_bytes, available_bytes;
 };
 
@@ -108,6 +110,8 @@ struct model_queue {
     uint64_t requests;     /* answered */
     void (*drained)(void *arg);
     void *drained_arg;
+    struct model_queue *heir; /* takes what comes when it is closed; NULL: nobody does */
+    bool heir_is_other;       /* … but only requests that named no version */
 };
 
 struct batcher {
@@ -116,11 +120,11 @@ struct batcher {
     struct ledger *ledger;
     struct host_pool *host_pool;
     _Atomic int64_t inline_limit_us;
+    _Atomic int64_t memory_wait_us;
     _Atomic int64_t last_batch_us;
     atomic_uint running;
     _Atomic uint64_t progress;
     _Atomic uint64_t waits, refused, never;
-    _Atomic uint64_t evictable_bytes;
     void (*on_wait)(void *arg); /* NULL: nobody wants to know */
     void *on_wait_arg;
     atomic_bool device_lost;
@@ -172,6 +176,11 @@ uint64_t whole_pages(uint64_t bytes, uint64_t page);
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
                   uint64_t needed_bytes, uint64_t available_bytes);
 
+/* ---- heir.c; lock held ---- */
+
+/* Who takes the requests that come to a closed queue; NULL: nobody does. */
+struct model_queue *heir_of(const struct model_queue *queue, const struct request *request);
+
 /* A later segment of the running batch wants `total_bytes` of activations.  It gets them now, or
  * the run ends with STATUS_NO_MEMORY: nobody waits while he holds (I3).  Where it could ever fit,
  * batch->restart_bytes then says what it is to start again with. */
@@ -189,6 +198,10 @@ enum {
 bool hold_begin(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes,
                 int64_t now_us);
 void hold_end(struct model_queue *queue, int64_t now_us);
+/* When hold_sweep() has something to do; CLOCK_NEVER: it does not wait for memory. */
+int64_t hold_expiry(const struct model_queue *queue);
+/* Requests without a deadline that have waited for memory for too long leave, and say so. */
+void hold_sweep(struct model_queue *queue, int64_t now_us, struct list *leaving);
 /* The queue whose turn has come but for memory that others hold; NULL: none. */
 const struct model_queue *hold_first_in_need(const struct batcher *batcher, int64_t now_us);
 /* Requests that expire while their queue waits for memory die of that, and say so. */

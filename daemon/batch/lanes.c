@@ -98,7 +98,7 @@ void queue_note_active(struct batcher *batcher, struct model_queue *queue)
     queue->used_us = pick_used_after_idle(queue->used_us, batcher->virtual_us);
 }
 
-static void note_idle(struct model_queue *queue, int64_t now_us)
+void queue_note_idle(struct model_queue *queue, int64_t now_us)
 {
     if (queue->waiting.count > 0)
         return;
@@ -113,13 +113,21 @@ static void sweep(struct batcher *batcher, int64_t now_us, bool all, struct list
     LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link) {
         wait_queue_sweep(&queue->waiting, now_us, all, leaving);
         hold_blame(queue, leaving);
-        note_idle(queue, now_us);
+        hold_sweep(queue, now_us, leaving);
+        queue_note_idle(queue, now_us);
     }
+}
+
+int64_t queue_next_expiry(const struct model_queue *queue)
+{
+    int64_t expiry_us = wait_queue_next_expiry(&queue->waiting), held_us = hold_expiry(queue);
+
+    return held_us < expiry_us ? held_us : expiry_us;
 }
 
 void queue_note_expiry(struct batcher *batcher, const struct model_queue *queue)
 {
-    int64_t expiry_us = wait_queue_next_expiry(&queue->waiting);
+    int64_t expiry_us = queue_next_expiry(queue);
 
     if (expiry_us < atomic_load_explicit(&batcher->expiry_us, memory_order_relaxed))
         atomic_store_explicit(&batcher->expiry_us, expiry_us, memory_order_relaxed);
@@ -154,7 +162,7 @@ static size_t list_candidates(struct batcher *batcher, int64_t now_us, int64_t *
     size_t count = 0;
 
     LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link) {
-        int64_t expiry_us = wait_queue_next_expiry(&queue->waiting);
+        int64_t expiry_us = queue_next_expiry(queue);
         struct wait_offer offer;
 
         next_us = expiry_us < next_us ? expiry_us : next_us;

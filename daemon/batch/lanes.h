@@ -28,7 +28,12 @@ struct lane *lanes_sleeping(struct batcher *batcher);
 struct lane *lanes_wake_one(struct batcher *batcher);
 /* Something waits in the queue; or what expires first in it has changed. */
 void queue_note_active(struct batcher *batcher, struct model_queue *queue);
+/* Nothing waits in it any more; does nothing while something does. */
+void queue_note_idle(struct model_queue *queue, int64_t now_us);
+int64_t queue_next_expiry(const struct model_queue *queue); /* CLOCK_NEVER: nothing does */
 void queue_note_expiry(struct batcher *batcher, const struct model_queue *queue);
+/* A request was put into it. */
+void queue_note_arrival(struct batcher *batcher, struct model_queue *queue);
 /* The most rows that its next batch may have. */
 int64_t queue_cap_rows(const struct model_queue *queue);
 bool queue_may_start(const struct model_queue *queue);

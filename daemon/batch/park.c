@@ -105,13 +105,15 @@ void queue_leave(struct model_queue *queue)
 void queue_blame(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes)
 {
     struct batcher *batcher = queue->batcher;
+    struct lane *lane = NULL;
 
     pthread_mutex_lock(&batcher->lock);
     if (needed_bytes == 0)
         hold_end(queue, clock_now_us());
-    else
-        (void)hold_begin(queue, needed_bytes, available_bytes, clock_now_us());
+    else if (hold_begin(queue, needed_bytes, available_bytes, clock_now_us()))
+        lane = lanes_wake_one(batcher); /* it sleeps past the end of this wait */
     pthread_mutex_unlock(&batcher->lock);
+    lanes_finish_wake(lane);
 }
 
 void queue_set_patience(struct model_queue *queue, int64_t patience_us)
@@ -134,18 +136,27 @@ void queue_read_use(struct model_queue *queue, struct queue_use *out_use)
     pthread_mutex_unlock(&batcher->lock);
 }
 
+static bool is_any(const struct request *request, void *arg)
+{
+    (void)request;
+    (void)arg;
+    return true;
+}
+
 void queue_refuse(struct model_queue *queue, const struct error *err)
 {
     struct batcher *batcher = queue->batcher;
+    struct request *request;
     struct list leaving;
 
     list_init(&leaving);
     pthread_mutex_lock(&batcher->lock);
-    if (queue->waiting.count > 0) {
-        wait_queue_refuse(&queue->waiting, err, &leaving);
-        list_remove(&queue->active_link);
-        hold_end(queue, clock_now_us());
-    }
+    wait_queue_extract(&queue->waiting, is_any, NULL, &leaving);
+    queue_note_idle(queue, clock_now_us());
     pthread_mutex_unlock(&batcher->lock);
+    LIST_FOR_EACH (request, &leaving, struct request, link) {
+        request->status = err->status;
+        request->error = *err;
+    }
     lanes_answer_all(&leaving);
 }

@@ -23,6 +23,7 @@ bool hold_begin(struct model_queue *queue, uint64_t needed_bytes, uint64_t avail
 
     if (begins) {
         queue->hold.since_us = now_us;
+        queue->hold.expiry_us = 0;
         if (batcher->holds++ == 0)
             batcher->held_since_us = now_us;
     }
@@ -41,6 +42,64 @@ void hold_end(struct model_queue *queue, int64_t now_us)
     queue->hold = (struct memory_hold){.since_us = CLOCK_NEVER};
     if (--batcher->holds == 0)
         batcher->stall_us += now_us - batcher->held_since_us;
+}
+
+int64_t hold_expiry(const struct model_queue *queue)
+{
+    int64_t limit_us = atomic_load_explicit(&queue->batcher->memory_wait_us, memory_order_relaxed);
+
+    if (queue->hold.since_us == CLOCK_NEVER || limit_us == CLOCK_NEVER)
+        return CLOCK_NEVER;
+    return queue->hold.expiry_us > 0 ? queue->hold.expiry_us : queue->hold.since_us + limit_us;
+}
+
+struct overdue {
+    int64_t since_us, limit_us, now_us;
+    int64_t next_us; /* when the next one is */
+};
+
+static bool is_overdue(const struct request *request, void *arg)
+{
+    struct overdue *overdue = arg;
+    int64_t from_us =
+        request->queued_us > overdue->since_us ? request->queued_us : overdue->since_us;
+
+    if (request->deadline_us != CLOCK_NEVER)
+        return false;
+    if (from_us + overdue->limit_us <= overdue->now_us)
+        return true;
+    if (from_us + overdue->limit_us < overdue->next_us)
+        overdue->next_us = from_us + overdue->limit_us;
+    return false;
+}
+
+static void die_of_memory(struct request *request, const struct model_queue *queue)
+{
+    memory_error(&request->error, queue, request->rows, queue->hold.needed_bytes,
+                 queue->hold.available_bytes);
+    request->status = STATUS_NO_MEMORY;
+    atomic_fetch_add(&queue->batcher->refused, 1);
+}
+
+void hold_sweep(struct model_queue *queue, int64_t now_us, struct list *leaving)
+{
+    struct overdue overdue = {.since_us = queue->hold.since_us,
+                              .limit_us = atomic_load(&queue->batcher->memory_wait_us),
+                              .now_us = now_us};
+    struct request *request;
+    struct list late;
+
+    if (now_us < hold_expiry(queue))
+        return;
+    list_init(&late);
+    overdue.next_us = now_us + overdue.limit_us; /* of one that comes now */
+    wait_queue_extract(&queue->waiting, is_overdue, &overdue, &late);
+    queue->hold.expiry_us = overdue.next_us;
+    LIST_FOR_EACH (request, &late, struct request, link) {
+        die_of_memory(request, queue);
+        list_remove(&request->link);
+        list_append(leaving, &request->link);
+    }
 }
 
 const struct model_queue *hold_first_in_need(const struct batcher *batcher, int64_t now_us)
@@ -67,10 +126,7 @@ void hold_blame(struct model_queue *queue, struct list *leaving)
     LIST_FOR_EACH (request, leaving, struct request, link) {
         if (request->wait.queue != queue || request->status != STATUS_DEADLINE)
             continue;
-        memory_error(&request->error, queue, request->rows, queue->hold.needed_bytes,
-                     queue->hold.available_bytes);
-        request->status = STATUS_NO_MEMORY;
-        atomic_fetch_add(&queue->batcher->refused, 1);
+        die_of_memory(request, queue);
     }
 }
 
@@ -80,6 +136,18 @@ void hold_retry_all(struct batcher *batcher)
 
     LIST_FOR_EACH (queue, &batcher->active, struct model_queue, active_link)
         queue->hold.retry_us = 0;
+}
+
+void batcher_set_memory_wait(struct batcher *batcher, int64_t limit_us)
+{
+    struct model_queue *queue;
+
+    pthread_mutex_lock(&batcher->lock);
+    atomic_store(&batcher->memory_wait_us, limit_us > 0 ? limit_us : CLOCK_NEVER);
+    LIST_FOR_EACH (queue, &batcher->all, struct model_queue, all_link)
+        queue->hold.expiry_us = 0;
+    pthread_mutex_unlock(&batcher->lock);
+    batcher_wake(batcher);
 }
 
 static uint64_t wanted_bytes(const struct batcher *batcher)
@@ -120,11 +188,6 @@ void batcher_on_wait(struct batcher *batcher, void (*waits)(void *arg), void *ar
 {
     batcher->on_wait = waits;
     batcher->on_wait_arg = arg;
-}
-
-void batcher_set_evictable(struct batcher *batcher, uint64_t bytes)
-{
-    atomic_store_explicit(&batcher->evictable_bytes, bytes, memory_order_relaxed);
 }
 
 /* ---- caps ---- */

@@ -56,6 +56,7 @@ struct request {
     bool keeps_inputs; /* their data outlives the answer, which may point into it */
     bool no_inline;    /* never on the caller's thread (its turn's share of the loop is spent) */
     struct profile *profile; /* measures the run, if the request runs alone; NULL: nothing does */
+    bool any_version;  /* it named none: a later version may answer in the place of the newest */
     void (*done)(
         struct request *request); /* any thread; hands the request back (usually a mailbox_put) */
     void *owner;                  /* serve's call object */
@@ -83,6 +84,9 @@ struct request {
 /* Outputs of one batch, shared by its requests and counted. */
 struct response_buffer *response_ref(struct response_buffer *response);
 void response_unref(struct response_buffer *response); /* NULL is fine */
+/* Where it was queued last: that of a later version when its own was replaced meanwhile.  Of a
+ * request that is done. */
+struct model_queue *request_queue(const struct request *request);
 /* Gives back the response and resets the arena. */
 void request_release(struct request *request);
 

@@ -46,6 +46,14 @@ static struct plan *visit_short_plan(struct batcher *batcher, struct model_queue
     return plan;
 }
 
+void queue_note_arrival(struct batcher *batcher, struct model_queue *queue)
+{
+    queue_note_active(batcher, queue);
+    queue_note_expiry(batcher, queue);
+    if (queue->parked && batcher->attend != NULL)
+        batcher->attend(batcher->attend_arg);
+}
+
 /* Lock held. */
 static void note_pending(struct model_queue *queue)
 {
@@ -124,6 +132,8 @@ static void submit_queued(struct batcher *batcher, struct model_queue *queue,
     enum status status;
 
     pthread_mutex_lock(&batcher->lock);
+    if (queue->closed && heir_of(queue, request) != NULL)
+        queue = heir_of(queue, request);
     request->started_us = 0;
     note_pending(queue);
     if (queue->closed)
@@ -133,10 +143,7 @@ static void submit_queued(struct batcher *batcher, struct model_queue *queue,
         status = wait_queue_put(&queue->waiting, request, now_us);
     request->wait.queue = queue;
     if (status == STATUS_OK) {
-        queue_note_active(batcher, queue);
-        queue_note_expiry(batcher, queue);
-        if (queue->parked && batcher->attend != NULL)
-            batcher->attend(batcher->attend_arg);
+        queue_note_arrival(batcher, queue);
         if (needs_wake(batcher, queue, now_us))
             lane = lanes_wake_one(batcher);
     }

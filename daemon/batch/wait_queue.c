@@ -291,26 +291,25 @@ void wait_queue_sweep(struct wait_queue *queue, int64_t now_us, bool all, struct
     }
 }
 
-static void refuse_list(struct wait_queue *queue, struct list *list, const struct error *err,
-                        struct list *leaving)
+static void extract_list(struct wait_queue *queue, struct list *list, wait_test_fn test, void *arg,
+                         struct list *out)
 {
     struct request *request;
 
-    while ((request = LIST_FIRST(list, struct request, link)) != NULL) {
-        request->status = err->status;
-        request->error = *err;
+    LIST_FOR_EACH (request, list, struct request, link) {
+        if (!test(request, arg))
+            continue;
         unlink_request(queue, request);
-        list_append(leaving, &request->link);
+        list_append(out, &request->link);
     }
 }
 
-void wait_queue_refuse(struct wait_queue *queue, const struct error *err, struct list *leaving)
+void wait_queue_extract(struct wait_queue *queue, wait_test_fn test, void *arg, struct list *out)
 {
     for (size_t i = 0; i < queue->levels; i++) {
-        refuse_list(queue, &queue->level[i].delayed, err, leaving);
-        refuse_list(queue, &queue->level[i].waiting, err, leaving);
+        extract_list(queue, &queue->level[i].delayed, test, arg, out);
+        extract_list(queue, &queue->level[i].waiting, test, arg, out);
     }
-    queue->earliest_us = CLOCK_NEVER;
 }
 
 int64_t wait_queue_next_expiry(const struct wait_queue *queue)

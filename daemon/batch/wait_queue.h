@@ -62,8 +62,9 @@ MUST_CHECK enum status wait_queue_put(struct wait_queue *queue, struct request *
  * cancellation, else only when something may have expired. */
 void wait_queue_sweep(struct wait_queue *queue, int64_t now_us, bool all, struct list *leaving);
 
-/* Moves everything to `leaving`, with the error. */
-void wait_queue_refuse(struct wait_queue *queue, const struct error *err, struct list *leaving);
+/* Takes out those of which `test` is true; what becomes of them is the caller's. */
+typedef bool (*wait_test_fn)(const struct request *request, void *arg);
+void wait_queue_extract(struct wait_queue *queue, wait_test_fn test, void *arg, struct list *out);
 
 struct wait_offer {
     int64_t rows;  /* of the batch that could be formed now; 0: none */

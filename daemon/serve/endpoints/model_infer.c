@@ -216,6 +216,7 @@ static enum status bind_request(struct call *call, struct error *err)
     request->priority = call->infer->priority;
     request->queue_timeout_us = call->infer->timeout_us;
     request->deadline_us = call->deadline_us;
+    request->any_version = call->infer->model_version[0] == '\0';
     model_keep_alive(call->model,
                      call->infer->has_keep_alive ? call->infer->keep_alive_us : KEEP_ALIVE_DEFAULT);
     request->keeps_inputs = true; /* they lie in the body, which goes with the call */
@@ -306,6 +307,7 @@ void infer_finish(struct call *call)
 {
     struct error err = {0};
 
+    call->model = model_that_answered(call->model, &call->request);
     if (call->answered)
         return;
     if (call->request.status != STATUS_OK) {
