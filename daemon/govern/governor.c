@@ -321,21 +321,41 @@ static void act_on_level(struct governor *governor, const struct govern_input *i
     keep_note_trim(governor, input, keep, false);
 }
 
+/* Down to where EVICT lets idle models leave. */
+static double evict_goal(const struct govern_config *config)
+{
+    double mark = config->critical - exit_gaps[LEVEL_EVICT];
+
+    mark = mark > config->high ? config->high : mark;
+    return mark > 0 ? mark * (double)config->budget_bytes : 0;
+}
+
+static uint64_t may_hold(const struct governor *governor, const struct govern_input *input)
+{
+    uint64_t headroom = governor->config.headroom_bytes;
+    uint64_t goal = (uint64_t)evict_goal(&governor->config), there;
+
+    if (governor->level < LEVEL_EVICT)
+        return UINT64_MAX;
+    if (!input->free_known)
+        return goal;
+    there = excess(input->reserved_bytes + input->free_bytes, headroom);
+    return there < goal ? there : goal;
+}
+
 /* What idle models should give at EVICT: down to where RECLAIM is enough, up to the headroom where
  * others press, what a batch lacks; less what the trim of the same tick already gives. */
 static uint64_t evict_now(struct governor *governor, const struct govern_input *input,
                           const struct govern_verdict *verdict)
 {
     const struct govern_config *config = &governor->config;
-    double mark = config->critical - exit_gaps[LEVEL_EVICT];
-    double over, budget = (double)config->budget_bytes;
+    double over;
     uint64_t trimmed = verdict->trim ? input->cached_bytes - verdict->keep_bytes : 0;
     uint64_t want;
 
     if (governor->level < LEVEL_EVICT || is_calm(governor, input))
         return 0;
-    mark = mark > config->high ? config->high : mark;
-    over = (double)input->reserved_bytes - (mark > 0 ? mark * budget : 0);
+    over = (double)input->reserved_bytes - evict_goal(config);
     want = over > 0 ? (uint64_t)over : 0;
     if (has_less_free(input, config->headroom_bytes))
         want = larger(want, config->headroom_bytes - input->free_bytes);
@@ -390,7 +410,7 @@ void governor_tick(struct governor *governor, const struct govern_input *input,
     decay_act(governor, input, out_verdict);
     out_verdict->caps = step_caps(governor, input, level_changed);
     out_verdict->evict_bytes = evict_now(governor, input, out_verdict);
-    out_verdict->may_load = governor->level < LEVEL_EVICT;
+    out_verdict->may_hold_bytes = may_hold(governor, input);
     out_verdict->level = governor->level;
     out_verdict->next_tick_us = next_tick(governor, input);
 }

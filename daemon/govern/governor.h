@@ -29,8 +29,9 @@
  *   level    gives back                                      of wall time     batch caps   loads
  *   TRIM     slice by slice until u < low − 0.08 or KEEP      1 %              –            yes
  *   RECLAIM  everything down to KEEP                          5 %, doubled     –            yes
- *   EVICT    everything down to the floor, and idle models    25 % each second halve once  no
- *   REJECT   the same                                         until it is calm a dwell      no
+ *   EVICT    everything down to the floor, and idle models    25 % each second halve once  as far
+ *   REJECT   the same                                         until it is calm a dwell     as it
+ *            would let them stay: u < high and < critical − 0.07, F > H
  *   any      idle for long: all down to the floor along a smootherstep of 20 jittered steps (as
  *            jemalloc decays); twice as slowly, up to 8 x, after a decay that was felt
  * (F < H/2: all of wall time, for the kernel's killer does not wait.)
@@ -90,7 +91,9 @@ struct govern_verdict {
     double share;         /* … in so much of wall time, 0 < share ≤ 1 */
     bool is_decay;        /* the trim comes from idleness, not from a mark */
     uint64_t evict_bytes; /* idle models should leave until so much is free (EVICT); 0: none */
-    bool may_load;        /* false: no model may come now (EVICT and above) */
+    /* EVICT and above: a model that would make more than this held had to leave again at once;
+     * UINT64_MAX: none would */
+    uint64_t may_hold_bytes;
     enum cap_step caps;
     int64_t next_tick_us; /* when to ask again at the latest */
 };

@@ -16,6 +16,7 @@ struct slot {
     int64_t version;
     enum model_state state;
     bool wanted;
+    bool is_loading; /* a model is on its way here, whatever is here now */
     char reason[512];
     struct model *model; /* READY and UNLOADING; the published reference */
 };
@@ -70,7 +71,8 @@ struct keeper {
     struct list waking; /* the keeper's own: commands whose models are on their way */
 };
 
-/* waker.c: brings models back. */
+/* waker.c: bring models back. */
+enum { WAKER_SHORT, WAKER_LONG, WAKERS };
 struct waker {
     pthread_t thread;
     bool has_thread;
@@ -92,9 +94,9 @@ struct repository {
     _Atomic uint64_t loads_ok, loads_failed;
     struct fixed_cost fixed; /* loader thread */
     struct keeper keeper;
-    struct waker waker;
-    bool (*may_wake)(void *arg); /* NULL: always */
-    void *may_wake_arg;
+    struct waker waker[WAKERS];
+    uint64_t (*may_hold)(void *arg); /* NULL: as much as fits.  Under the lock below */
+    void *may_hold_arg;
     _Atomic int64_t model_idle_us, model_drop_us;
     _Atomic uint64_t host_cache_bytes;
     pthread_mutex_t lock;
@@ -122,7 +124,19 @@ void *loader_main(void *repository);
  * written, so that another look is due soon. */
 bool loader_poll(struct repository *repository);
 
-/* ---- loader.c, for poll.c ---- */
+/* ---- retire.c, on the loader thread ---- */
+/* The model is in no table any more; `heir` took its place (NULL: none did). */
+void retire_model(struct repository *repository, struct model *model, struct model *heir,
+                  struct command *waiter);
+/* What the policy does not want of what is there. */
+void retire_unwanted(struct repository *repository, struct entry *entry,
+                     const Inference__ModelConfig *config, const int64_t *versions, size_t count);
+/* Nobody has the retired model any more: it is destroyed, and an unload that waits for it ends. */
+void retire_end(struct repository *repository, struct model *model);
+/* What a command that is over tells its caller; frees it. */
+void command_finish(struct command *command, enum status status, const struct error *err);
+
+/* ---- loader.c, for poll.c and retire.c ---- */
 /* The table and the log have the outcome; a caller who wants it too gets it. */
 enum status loader_load(struct repository *repository, const char *name, const char *config_json,
                         struct error *err);
@@ -149,10 +163,17 @@ void sleep_finish_woken(struct repository *repository);
 /* ---- waker.c ---- */
 MUST_CHECK enum status waker_start(struct repository *repository);
 void waker_stop(struct repository *repository); /* what it has is finished first */
-/* The model's is_moving is set and a reference goes with it. */
+/* The model's is_moving is set and a reference goes with it.  Lock held. */
 void waker_send(struct repository *repository, struct model *model);
 
 /* ---- room.c ---- */
+struct room_wish {
+    const char *name;           /* of the model, for the error; "": of several */
+    uint64_t bytes;             /* that come */
+    uint64_t leaving_bytes;     /* that go when they are there */
+    const struct model *spared; /* does not leave for them; may be NULL */
+    bool evicts;                /* other idle models do */
+};
 /* Lets idle models leave the device, least worth first, until `bytes` are free; `spared` may be
  * NULL.  Returns what came. */
 uint64_t room_evict(struct repository *repository, uint64_t bytes, const struct model *spared);
@@ -170,6 +191,14 @@ bool room_make_way(void *repository, const struct model_queue *needy, uint64_t b
                    int64_t waited_us);
 /* The keeper's part of it. */
 void room_serve_need(struct repository *repository);
+/* At level evict: whether `bytes` more, with `leaving` of those there gone, could stay on the
+ * device. With `evicts` idle models but `spared` leave for them.  STATUS_NO_MEMORY says how much
+ * could. */
+MUST_CHECK enum status room_to_keep(struct repository *repository, const struct room_wish *wish,
+                                    struct error *err);
+/* Says at the end of the error who is on the device, but for `spared` (may be NULL). */
+void room_name_obstacles(struct repository *repository, const struct model *spared,
+                         struct error *err);
 /* Whether somebody holds the device who would not leave for a load. */
 bool room_is_taken(struct repository *repository);
 /* Names who holds the device and why: "'a' 123 bytes (in use), …". */
@@ -184,8 +213,8 @@ bool room_make(struct repository *repository, uint64_t bytes, const struct model
 uint64_t room_drop_coldest(struct repository *repository);
 /* HostCache= was lowered: drops the coldest until the rest fits. */
 void room_fit_host(struct repository *repository);
-/* Whether the model, on its way out of the device, fits into HostCache=; drops colder ones for it.
- */
-bool room_on_host(struct repository *repository, const struct model *model);
+/* Whether `bytes` of the model, on its way out of the device, fit into HostCache=; drops colder
+ * ones for them. */
+bool room_on_host(struct repository *repository, const struct model *model, uint64_t bytes);
 
 #endif

@@ -59,6 +59,7 @@ static void look_at_absent(struct repository *repository, struct due *due, struc
         waker_send(repository, model_ref(model));
         return;
     }
+    resident->failed_reloads += resident->needy_since_us > 0; /* nobody waits any more */
     resident->needy_since_us = 0;
     if (resident->where == RESIDENCY_HOST && drop_us > 0 && use->idle_since_us != CLOCK_NEVER) {
         look_at_time(due, model, use->idle_since_us, drop_us, RESIDENCY_DROPPED, now_us);

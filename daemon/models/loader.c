@@ -1,10 +1,7 @@
-/* The loader thread: loads, retires, follows the folder.
+/* The loader thread: loads, follows the folder, carries out commands; retire.c takes models out.
  *
  * A load reads and proves a version without touching the table, then publishes it in one step; the
- * version it replaces is retired.  To retire a model: take it out of the table, close its queue;
- * when the queue has drained the published reference goes, and when the last user's goes too the
- * model comes back here by mail and is destroyed.  Nothing ever waits for that but the reply to
- * `unload`.
+ * version it replaces is retired.
  */
 #define LOG_COMPONENT "models"
 
@@ -17,6 +14,7 @@
 #include "device/host_source.h"
 #include "models/folder.h"
 #include "models/internal.h"
+#include "models/versions.h"
 #include "observe/log.h"
 
 enum { PATH_ROOM = 4096 };
@@ -34,110 +32,6 @@ void loader_notify(struct repository *repository)
 static bool model_path(const struct repository *repository, const char *name, char path[PATH_ROOM])
 {
     return (size_t)snprintf(path, PATH_ROOM, "%s/%s", repository->config.path, name) < PATH_ROOM;
-}
-
-/* ---- retiring ---- */
-
-static void on_drained(void *arg)
-{
-    model_unref(arg);
-}
-
-/* The model is in no table any more. */
-static void retire_model(struct repository *repository, struct model *model, struct command *waiter)
-{
-    atomic_fetch_add(&repository->leaving, 1);
-    if (waiter != NULL)
-        waiter->remaining++;
-    model->waiter = waiter;
-    (void)model_ref(model); /* it may be gone as soon as its queue has drained */
-    queue_close(model->queue, on_drained, model);
-    resident_retire(model);
-    model_unref(model);
-}
-
-/* Takes the published model out of slot `index`; NULL: there is none. */
-static struct model *unpublish(struct repository *repository, struct entry *entry, size_t index)
-{
-    struct slot *slot = &entry->slot[index];
-    struct model *model;
-
-    pthread_mutex_lock(&repository->lock);
-    model = slot->model;
-    slot->model = NULL;
-    slot->wanted = false;
-    slot->state = model == NULL ? MODEL_UNAVAILABLE : MODEL_UNLOADING;
-    (void)snprintf(slot->reason, sizeof(slot->reason), "unloaded");
-    pthread_mutex_unlock(&repository->lock);
-    return model;
-}
-
-size_t loader_retire(struct repository *repository, const char *name, struct command *waiter)
-{
-    struct entry *entry;
-    size_t count = 0;
-
-    pthread_mutex_lock(&repository->lock);
-    entry = entry_find(repository, name);
-    if (entry != NULL) {
-        entry->wanted = false;
-        entry->reason[0] = '\0';
-    }
-    pthread_mutex_unlock(&repository->lock);
-    for (size_t i = 0; entry != NULL && i < entry->slots; i++) {
-        struct model *model = unpublish(repository, entry, i);
-
-        if (model == NULL)
-            continue;
-        count++;
-        retire_model(repository, model, waiter);
-    }
-    loader_notify(repository);
-    return count;
-}
-
-/* What a command that is over tells its caller. */
-static void finish(struct command *command, enum status status, const struct error *err)
-{
-    command->done(command->arg, status, status == STATUS_OK ? NULL : err, command->freed_bytes);
-    free(command->config_json);
-    free(command->name);
-    free(command);
-}
-
-/* The version it was, if nothing took its place, is unavailable now. */
-static void note_gone(struct repository *repository, const struct model *model)
-{
-    struct entry *entry;
-    struct slot *slot;
-
-    pthread_mutex_lock(&repository->lock);
-    entry = entry_find(repository, model->name);
-    slot = entry == NULL ? NULL : slot_find(entry, model->version);
-    if (slot != NULL && slot->state == MODEL_UNLOADING)
-        slot->state = MODEL_UNAVAILABLE;
-    pthread_mutex_unlock(&repository->lock);
-}
-
-static void on_gone(struct repository *repository, struct model *model)
-{
-    struct command *waiter = model->waiter;
-    uint64_t freed;
-
-    note_gone(repository, model);
-    log_debug("model '%s' version %s is gone", model->name, model->version_text);
-    freed = model_destroy(model);
-    /* Activations are shared by all models, and cached ones are cheap to get back: what this model
-     * made the lanes grow to goes with it. */
-    (void)batcher_trim(repository->config.batcher, 0);
-    host_trim();
-    atomic_fetch_sub(&repository->leaving, 1);
-    if (waiter != NULL) {
-        waiter->freed_bytes += freed;
-        if (--waiter->remaining == 0)
-            finish(waiter, STATUS_OK, NULL);
-    }
-    loader_notify(repository);
 }
 
 /* ---- loading ---- */
@@ -167,6 +61,7 @@ static enum status begin_version(struct repository *repository, struct entry *en
     slot = slot_add(entry, version);
     if (slot != NULL) {
         slot->wanted = true;
+        slot->is_loading = true;
         if (slot->model == NULL)
             slot->state = MODEL_LOADING;
     }
@@ -188,6 +83,7 @@ static struct model *publish(struct repository *repository, struct entry *entry,
     slot = slot_find(entry, model->version);
     old = slot->model;
     slot->model = model;
+    slot->is_loading = false;
     slot->state = MODEL_READY;
     slot->reason[0] = '\0';
     pthread_mutex_unlock(&repository->lock);
@@ -201,6 +97,7 @@ static void note_failure(struct repository *repository, struct entry *entry, int
 
     pthread_mutex_lock(&repository->lock);
     slot = slot_find(entry, version);
+    slot->is_loading = false;
     (void)snprintf(slot->reason, sizeof(slot->reason), "%.511s", err->text);
     if (slot->model == NULL)
         slot->state = MODEL_UNAVAILABLE; /* else the one from before goes on serving */
@@ -209,14 +106,39 @@ static void note_failure(struct repository *repository, struct entry *entry, int
            "model '%s' version %" PRId64 " is not loaded: %s", entry->name, version, err->text);
 }
 
-/* Who does not fit is told who is there. */
-static void name_obstacles(struct repository *repository, struct error *err)
+/* The version is on the device; at level evict it is published only if it can stay there. */
+static enum status check_room(struct repository *repository, struct entry *entry,
+                              const struct model *model, struct error *err)
 {
-    char obstacles[ERROR_TEXT_BYTES / 2], text[ERROR_TEXT_BYTES / 2];
+    struct room_wish wish = {.name = model->name, .spared = model, .evicts = true};
+    const struct slot *slot;
 
-    (void)snprintf(text, sizeof(text), "%.380s", err->text);
-    room_explain(repository, NULL, obstacles, sizeof(obstacles));
-    (void)error_set(err, STATUS_NO_MEMORY, "%s; on the device: %s", text, obstacles);
+    if (model->resident.is_pinned)
+        return STATUS_OK;
+    pthread_mutex_lock(&repository->lock);
+    slot = slot_find(entry, model->version);
+    if (slot->model != NULL) {
+        wish.spared = slot->model; /* whose place it takes */
+        wish.leaving_bytes = network_resident_bytes(slot->model->network);
+    }
+    pthread_mutex_unlock(&repository->lock);
+    return room_to_keep(repository, &wish, err);
+}
+
+static enum status load_model(struct repository *repository, struct entry *entry,
+                              const struct load_context *context, struct model **out_model,
+                              struct error *err)
+{
+    enum status status = model_load(context, out_model, err);
+
+    if (status == STATUS_NO_MEMORY && !room_is_taken(repository))
+        status = model_load(context, out_model, err); /* who was in the way has gone meanwhile */
+    if (status != STATUS_OK)
+        return status;
+    status = check_room(repository, entry, *out_model, err);
+    if (status != STATUS_OK)
+        (void)model_destroy(*out_model);
+    return status;
 }
 
 static enum status load_version(struct repository *repository, struct entry *entry,
@@ -228,16 +150,14 @@ static enum status load_version(struct repository *repository, struct entry *ent
 
     TRY(begin_version(repository, entry, context->version, err));
     fixed_before_load(&repository->fixed);
-    status = model_load(context, &model, err);
-    if (status == STATUS_NO_MEMORY && !room_is_taken(repository))
-        status = model_load(context, &model, err); /* who was in the way has gone meanwhile */
+    status = load_model(repository, entry, context, &model, err);
     /* What its probes made the lanes grow to was for large batches that may never come. */
     (void)batcher_trim(context->batcher, cached);
     host_trim();
     fixed_after_load(&repository->fixed);
     count_load(repository, status);
     if (status == STATUS_NO_MEMORY)
-        name_obstacles(repository, err);
+        room_name_obstacles(repository, NULL, err);
     if (status != STATUS_OK) {
         note_failure(repository, entry, context->version, err);
         loader_notify(repository);
@@ -252,64 +172,12 @@ static enum status load_version(struct repository *repository, struct entry *ent
              model->version_text, model->batching, network_resident_bytes(model->network),
              model->load_us / 1000);
     if (old != NULL)
-        retire_model(repository, old, NULL);
+        retire_model(repository, old, model, NULL);
     loader_notify(repository);
     return STATUS_OK;
 }
 
-/* ---- which versions ---- */
-
-/* Whether the policy wants `version`, the `rank`th of those on disk counted from the newest. */
-static bool wants_version(const Inference__ModelVersionPolicy *policy, int64_t version, size_t rank)
-{
-    if (policy == NULL || policy->policy_choice_case == 0)
-        return rank == 0;
-    switch (policy->policy_choice_case) {
-    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_ALL:
-        return true;
-    case INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC:
-        for (size_t i = 0; i < policy->specific->n_versions; i++)
-            if (policy->specific->versions[i] == version)
-                return true;
-        return false;
-    default:
-        return rank < (policy->latest->num_versions == 0 ? 1 : policy->latest->num_versions);
-    }
-}
-
-/* The first version that a specific policy names and that is not there; 0: all are. */
-static int64_t missing_version(const Inference__ModelVersionPolicy *policy, const int64_t *versions,
-                               size_t count)
-{
-    if (policy == NULL ||
-        policy->policy_choice_case != INFERENCE__MODEL_VERSION_POLICY__POLICY_CHOICE_SPECIFIC)
-        return 0;
-    for (size_t i = 0; i < policy->specific->n_versions; i++) {
-        bool found = false;
-
-        for (size_t j = 0; j < count && !found; j++)
-            found = versions[j] == policy->specific->versions[i];
-        if (!found)
-            return policy->specific->versions[i];
-    }
-    return 0;
-}
-
-static enum status check_versions(const Inference__ModelConfig *config, const char *name,
-                                  const int64_t *versions, size_t count, struct error *err)
-{
-    int64_t missing = missing_version(config->version_policy, versions, count);
-
-    if (count == 0)
-        return error_set(err, STATUS_NOT_FOUND,
-                         "model '%s' has no version: a folder with a number, as in %s/1/model.onnx",
-                         name, name);
-    if (missing != 0)
-        return error_set(err, STATUS_NOT_FOUND,
-                         "model '%s': version_policy wants version %" PRId64 ", which is not there",
-                         name, missing);
-    return STATUS_OK;
-}
+/* ---- all wanted versions ---- */
 
 /* Loads the wanted versions, newest first, and retires the others.  The first failure counts. */
 static enum status load_versions(struct repository *repository, struct entry *entry,
@@ -323,7 +191,7 @@ static enum status load_versions(struct repository *repository, struct entry *en
         enum status status;
 
         context->version = versions[count - 1 - rank];
-        if (!wants_version(context->config->version_policy, context->version, rank))
+        if (!versions_wanted(context->config->version_policy, context->version, rank))
             continue;
         status = load_version(repository, entry, context, &inner);
         if (status != STATUS_OK && result == STATUS_OK) {
@@ -333,34 +201,6 @@ static enum status load_versions(struct repository *repository, struct entry *en
         }
     }
     return result;
-}
-
-static bool is_listed(const int64_t *versions, size_t count, int64_t version)
-{
-    for (size_t i = 0; i < count; i++)
-        if (versions[i] == version)
-            return true;
-    return false;
-}
-
-static void retire_unwanted(struct repository *repository, struct entry *entry,
-                            const Inference__ModelConfig *config, const int64_t *versions,
-                            size_t count)
-{
-    for (size_t i = 0; i < entry->slots; i++) {
-        int64_t version = entry->slot[i].version;
-        size_t newer = 0;
-        struct model *model;
-
-        for (size_t j = 0; j < count; j++)
-            newer += versions[j] > version ? 1 : 0;
-        if (is_listed(versions, count, version) &&
-            wants_version(config->version_policy, version, newer))
-            continue;
-        model = unpublish(repository, entry, i);
-        if (model != NULL)
-            retire_model(repository, model, NULL);
-    }
 }
 
 static enum status load_with_config(struct repository *repository, struct entry *entry,
@@ -384,7 +224,7 @@ static enum status load_with_config(struct repository *repository, struct entry 
     enum status status;
 
     TRY(folder_versions(folder, &versions, &count, err));
-    status = check_versions(config, entry->name, versions, count, err);
+    status = versions_check(config, entry->name, versions, count, err);
     if (status == STATUS_OK) {
         set_reason(repository, entry->name, "");
         status = load_versions(repository, entry, &context, versions, count, err);
@@ -513,6 +353,14 @@ static void load_at_start(struct repository *repository)
 
 /* ---- commands ---- */
 
+void command_finish(struct command *command, enum status status, const struct error *err)
+{
+    command->done(command->arg, status, status == STATUS_OK ? NULL : err, command->freed_bytes);
+    free(command->config_json);
+    free(command->name);
+    free(command);
+}
+
 static enum status command_load(struct repository *repository, const struct command *command,
                                 struct error *err)
 {
@@ -553,7 +401,7 @@ static bool is_known(struct repository *repository, const char *name)
     return known;
 }
 
-/* An unload that has to wait is finished by on_gone(). */
+/* An unload that has to wait is finished by retire_end(). */
 static void run_command(struct repository *repository, struct command *command)
 {
     struct error err = {.status = STATUS_OK};
@@ -566,7 +414,7 @@ static void run_command(struct repository *repository, struct command *command)
                            command->name);
     else if (status == STATUS_OK && loader_retire(repository, command->name, command) > 0)
         return;
-    finish(command, status, &err);
+    command_finish(command, status, &err);
 }
 
 static void refuse_command(struct command *command)
@@ -574,7 +422,7 @@ static void refuse_command(struct command *command)
     struct error err;
 
     (void)error_set(&err, STATUS_UNAVAILABLE, "Server exiting");
-    finish(command, STATUS_UNAVAILABLE, &err);
+    command_finish(command, STATUS_UNAVAILABLE, &err);
 }
 
 /* ---- the thread ---- */
@@ -589,7 +437,7 @@ static void handle(struct repository *repository, struct message *message, bool 
             run_command(repository, CONTAINER_OF(message, struct command, message));
         break;
     case MESSAGE_GONE:
-        on_gone(repository, CONTAINER_OF(message, struct model, message));
+        retire_end(repository, CONTAINER_OF(message, struct model, message));
         break;
     case MESSAGE_STOP:
         *stopping = true;

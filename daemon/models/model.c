@@ -32,6 +32,7 @@ uint64_t model_destroy(struct model *model)
     network_destroy(model->network);
     model_config_destroy(model->config);
     arena_deinit(&model->arena);
+    model_unref(model->heir);
     free(model);
     return bytes;
 }
@@ -151,6 +152,40 @@ enum status model_make_ports(struct model *model, const char *folder, struct err
     for (size_t i = 0; i < model->outputs; i++)
         TRY(make_output(model, folder, &real[i], &model->out[i], err));
     return STATUS_OK;
+}
+
+/* ---- replaced ---- */
+
+static bool ports_agree(const struct model_port *left, const struct model_port *right, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(left[i].name, right[i].name) != 0 || left[i].dtype != right[i].dtype ||
+            left[i].optional != right[i].optional ||
+            !shape_is_equal(&left[i].shape, &right[i].shape))
+            return false;
+    return true;
+}
+
+void model_bequeath(struct model *model, struct model *heir)
+{
+    if (heir == model || model->inputs != heir->inputs || model->outputs != heir->outputs ||
+        (model->config->max_batch_size > 0) != (heir->config->max_batch_size > 0) ||
+        !ports_agree(model->in, heir->in, model->inputs) ||
+        !ports_agree(model->out, heir->out, model->outputs))
+        return;
+    model->heir = model_ref(heir);
+    queue_set_heir(model->queue, heir->queue, model->version != heir->version);
+}
+
+struct model *model_that_answered(struct model *model, const struct request *request)
+{
+    struct model *by = model;
+
+    while (by->queue != request_queue(request) && by->heir != NULL)
+        by = by->heir;
+    (void)model_ref(by);
+    model_unref(model);
+    return by;
 }
 
 /* ---- requests ---- */

@@ -30,6 +30,7 @@ struct model {
     Inference__ModelConfig *config;
     struct network *network;
     struct model_queue *queue;
+    struct model *heir;     /* took its place with the same ports; referenced.  NULL: none did */
     size_t inputs, outputs; /* in the order of the network */
     struct model_port *in, *out;
     char batching[256];
@@ -59,6 +60,9 @@ MUST_CHECK enum status model_load(const struct load_context *context, struct mod
 /* No reference is left (or it never had one).  Returns the bytes of device memory given back. */
 uint64_t model_destroy(struct model *model);
 
+/* `heir` took the model's place: if its ports are the same, requests that come too late, or wait
+ * for the model to come back, are its own. */
+void model_bequeath(struct model *model, struct model *heir);
 /* Ports, with labels read from `folder`. */
 MUST_CHECK enum status model_make_ports(struct model *model, const char *folder, struct error *err);
 /* One label a line, in the order of the classes. */

@@ -112,6 +112,10 @@ void model_keep_alive(struct model *model, int64_t keep_us);
 MUST_CHECK enum status model_check_request(const struct model *model, struct request *request,
                                            struct error *err);
 
+/* Of a request that was submitted to the model and is done: whoever answered, the model itself or
+ * the one that took its place meanwhile.  Takes the caller's reference and returns one. */
+struct model *model_that_answered(struct model *model, const struct request *request);
+
 /* ---- control ---- */
 
 /* Done on the loader thread; `done` is called there with the outcome (freed_bytes for unload).
@@ -148,12 +152,12 @@ typedef void (*residency_done_fn)(void *arg, const struct residency_answer *answ
 void repository_sleep(struct repository *repository, const char *name, enum sleep_level level,
                       residency_done_fn done, void *arg);
 /* Brings models back before somebody asks for them; the error of the first that failed.  It waits
- * for nobody: STATUS_NO_MEMORY when models in use are in the way, or when the gate is shut. */
+ * for nobody: STATUS_NO_MEMORY when models in use are in the way, or when they could not stay. */
 void repository_wake(struct repository *repository, const char *name, residency_done_fn done,
                      void *arg);
-/* Whether a model may be brought that no request waits for (warden_may_load()); before the first
- * call of repository_wake(). */
-void repository_set_gate(struct repository *repository, bool (*may_wake)(void *arg), void *arg);
+/* What may be held of the device so that no model has to leave at once (warden_may_hold()): no
+ * model comes beyond it but for requests that wait. */
+void repository_set_gate(struct repository *repository, uint64_t (*may_hold)(void *arg), void *arg);
 /* For the governor (a warden_evict_fn, a warden_evictable_fn): idle models leave until about
  * `bytes` are free, coldest first; returns what is on its way.  Never waits. */
 uint64_t repository_evict(void *repository, uint64_t bytes);
@@ -208,7 +212,9 @@ struct model_residency {
     int64_t reloads_us;            /* all of them took */
     uint64_t device_bytes;         /* there, or when it was there last */
     uint64_t host_bytes;
-    uint64_t evictions, reloads, failed_reloads;
+    uint64_t evictions, reloads;
+    uint64_t failed_reloads;  /* times it did not come back, however often it was tried */
+    uint64_t reload_attempts; /* all tries, those that ended well too */
 };
 
 void model_read_residency(struct model *model, struct model_residency *out_residency);

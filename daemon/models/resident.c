@@ -199,10 +199,46 @@ void resident_retire(struct model *model)
     pthread_mutex_unlock(&repository->lock);
     if (!is_away)
         return;
+    queue_pass_on(model->queue);
     (void)error_set(&err, STATUS_UNAVAILABLE,
                     "model '%s' version %s was unloaded before it was back on the device",
                     model->name, model->version_text);
     queue_refuse(model->queue, &err);
+}
+
+/* A copy of the packed weights, if HostCache= has room for it. */
+static void keep_packed(struct model *model)
+{
+    uint64_t bytes = network_copy_bytes(model->network);
+
+    if (bytes > 0 && room_on_host(model->resident.repository, model, bytes) &&
+        network_copy(model->network) != STATUS_OK)
+        log_warn(
+            "model '%s' version %s: its packed weights cannot be kept in host memory, ignoring",
+            model->name, model->version_text);
+}
+
+/* If need be without that copy. */
+static bool fits_on_host(struct model *model)
+{
+    struct repository *repository = model->resident.repository;
+    uint64_t bytes = network_host_bytes(model->network);
+
+    if (room_on_host(repository, model, bytes))
+        return true;
+    network_drop_copy(model->network);
+    return network_host_bytes(model->network) < bytes &&
+           room_on_host(repository, model, network_host_bytes(model->network));
+}
+
+static void say_left(const struct model *model, const char *from, uint64_t bytes)
+{
+    char held[48] = "where it held nothing";
+
+    if (bytes > 0)
+        (void)snprintf(held, sizeof(held), "%" PRIu64 " bytes", bytes);
+    log_info("model '%s' version %s left %s%s%s, now %s", model->name, model->version_text, from,
+             bytes > 0 ? ": " : ", ", held, residency_name(place_of(model)));
 }
 
 uint64_t resident_leave(struct model *model, enum residency to, enum park park,
@@ -210,17 +246,21 @@ uint64_t resident_leave(struct model *model, enum residency to, enum park park,
 {
     struct repository *repository = model->resident.repository;
     uint64_t freed = 0, host = 0;
+    bool was_there;
 
     if (!begin_leaving(model, to, park))
         return 0;
-    if (network_place(model->network) == NETWORK_DEVICE) {
+    was_there = network_place(model->network) == NETWORK_DEVICE;
+    if (was_there) {
+        if (to == RESIDENCY_HOST)
+            keep_packed(model);
         freed = network_leave(model->network);
         pthread_mutex_lock(&repository->lock);
         model->resident.device_bytes = freed;
         model->resident.evictions++;
         pthread_mutex_unlock(&repository->lock);
     }
-    if (to == RESIDENCY_DROPPED || !room_on_host(repository, model))
+    if (to == RESIDENCY_DROPPED || !fits_on_host(model))
         host = network_strip(model->network);
     host_trim();
     ledger_note(repository->config.ledger,
@@ -228,8 +268,7 @@ uint64_t resident_leave(struct model *model, enum residency to, enum park park,
                                    .bytes = freed,
                                    .model = model->name,
                                    .note = residency_name(place_of(model))});
-    log_info("model '%s' version %s left the device: %" PRIu64 " bytes, now %s", model->name,
-             model->version_text, freed, residency_name(place_of(model)));
+    say_left(model, was_there ? "the device" : "host memory", was_there ? freed : host);
     resident_end_move(model);
     if (out_host_bytes != NULL)
         *out_host_bytes = host;
@@ -268,38 +307,44 @@ static enum status read_again(struct model *model, struct error *err)
     return network_refill(model->network, graph, err);
 }
 
-static void count_return(struct model *model, enum status status, int64_t took_us)
+static void count_attempt(struct model *model)
+{
+    pthread_mutex_lock(&model->resident.repository->lock);
+    model->resident.reload_attempts++;
+    pthread_mutex_unlock(&model->resident.repository->lock);
+}
+
+static void count_return(struct model *model, int64_t took_us)
 {
     struct repository *repository = model->resident.repository;
     struct resident *resident = &model->resident;
 
     pthread_mutex_lock(&repository->lock);
-    if (status == STATUS_OK) {
-        resident->device_bytes = network_resident_bytes(model->network);
-        resident->reload_us = took_us;
-        resident->reloads_us += took_us;
-        resident->reloads++;
-    } else {
-        resident->failed_reloads++;
-    }
+    resident->device_bytes = network_resident_bytes(model->network);
+    resident->reload_us = took_us;
+    resident->reloads_us += took_us;
+    resident->reloads++;
     pthread_mutex_unlock(&repository->lock);
 }
 
 enum status resident_return(struct model *model, struct error *err)
 {
+    uint64_t host_bytes = network_host_bytes(model->network);
     int64_t from_us = clock_now_us();
     enum status status = STATUS_OK;
 
+    count_attempt(model);
     if (network_place(model->network) == NETWORK_GONE)
         status = read_again(model, err);
     if (status == STATUS_OK)
         status = network_return(model->network, err);
-    count_return(model, status, clock_now_us() - from_us);
     if (status != STATUS_OK)
-        return status;
-    log_info("model '%s' version %s is back on the device: %" PRIu64 " bytes, %" PRId64 " ms",
+        return status; /* perhaps not for the last time: who gives up counts it */
+    count_return(model, clock_now_us() - from_us);
+    log_info("model '%s' version %s is back on the device: %" PRIu64 " bytes, %" PRId64
+             " ms (from %" PRIu64 " bytes in host memory)",
              model->name, model->version_text, network_resident_bytes(model->network),
-             (clock_now_us() - from_us) / 1000);
+             (clock_now_us() - from_us) / 1000, host_bytes);
     return STATUS_OK;
 }
 
@@ -328,6 +373,7 @@ void resident_describe(struct model *model, struct model_residency *out_residenc
         .evictions = resident->evictions,
         .reloads = resident->reloads,
         .failed_reloads = resident->failed_reloads,
+        .reload_attempts = resident->reload_attempts,
     };
 }
 

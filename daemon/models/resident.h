@@ -39,7 +39,9 @@ struct resident {
     unsigned vain_returns;   /* in a row: there was room, and the device refused */
     uint64_t device_bytes;   /* when it was there last */
     int64_t reload_us;       /* the last one took; 0: none yet */
-    uint64_t evictions, reloads, failed_reloads;
+    uint64_t evictions, reloads;
+    uint64_t failed_reloads; /* times it did not come back, however often it was tried */
+    uint64_t reload_attempts;
     int64_t reloads_us; /* of all reloads */
     const char *folder; /* of the version; constant */
     const char *file;   /* in it; constant */
@@ -62,10 +64,11 @@ uint64_t resident_leave(struct model *model, enum residency to, enum park park,
 /* Brings back a model whose is_moving the caller set.  Any failure leaves it where it was or
  * further out. */
 MUST_CHECK enum status resident_return(struct model *model, struct error *err);
-/* Ends the move: where it is now follows from its network; when it is back its queue goes on.
- * Requests that wait for a retired model are refused. */
+/* Ends the move: where it is now follows from its network; when it is back its queue goes on. A
+ * retired one is retired again. */
 void resident_end_move(struct model *model);
-/* It is out of the table: what waits for it is refused unless it is on its way back. */
+/* It is out of the table: what waits for it goes to the model that took its place, or is refused,
+ * unless it is on its way back. */
 void resident_retire(struct model *model);
 
 /* How long it may be idle now; CLOCK_NEVER: for ever. */

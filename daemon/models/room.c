@@ -166,17 +166,21 @@ uint64_t room_press(struct repository *repository, uint64_t bytes, const struct 
     return freed;
 }
 
-uint64_t repository_evictable(void *arg)
+static uint64_t idle_bytes(struct repository *repository, const struct model *spared)
 {
-    struct repository *repository = arg;
     struct idle_list idle;
     uint64_t bytes = 0;
 
-    (void)list_models(repository, NULL, is_idle, &idle);
+    (void)list_models(repository, spared == NULL ? NULL : spared->queue, is_idle, &idle);
     for (size_t i = 0; i < idle.count; i++)
         bytes += idle.candidate[i].bytes;
     release_idle(&idle);
     return bytes;
+}
+
+uint64_t repository_evictable(void *arg)
+{
+    return idle_bytes(arg, NULL);
 }
 
 uint64_t repository_evict(void *arg, uint64_t bytes)
@@ -311,6 +315,53 @@ void room_explain(struct repository *repository, const struct model *spared, cha
         (void)snprintf(text, room, "nothing, the budget is smaller");
 }
 
+void room_name_obstacles(struct repository *repository, const struct model *spared,
+                         struct error *err)
+{
+    char obstacles[ERROR_TEXT_BYTES / 2], text[ERROR_TEXT_BYTES / 2];
+
+    (void)snprintf(text, sizeof(text), "%.380s", err->text);
+    room_explain(repository, spared, obstacles, sizeof(obstacles));
+    (void)error_set(err, STATUS_NO_MEMORY, "%s; on the device: %s", text, obstacles);
+}
+
+static uint64_t limit_to_keep(struct repository *repository)
+{
+    uint64_t (*may_hold)(void *arg);
+    void *arg;
+
+    pthread_mutex_lock(&repository->lock);
+    may_hold = repository->may_hold;
+    arg = repository->may_hold_arg;
+    pthread_mutex_unlock(&repository->lock);
+    return may_hold == NULL ? UINT64_MAX : may_hold(arg);
+}
+
+enum status room_to_keep(struct repository *repository, const struct room_wish *wish,
+                         struct error *err)
+{
+    uint64_t limit = limit_to_keep(repository), held, idle = 0;
+    struct ledger_stats stats;
+
+    if (limit == UINT64_MAX)
+        return STATUS_OK;
+    ledger_read(repository->config.ledger, &stats);
+    held = stats.reserved_bytes - stats.cached_bytes + wish->bytes - wish->leaving_bytes;
+    if (held <= limit)
+        return STATUS_OK;
+    if (wish->evicts)
+        idle = idle_bytes(repository, wish->spared);
+    if (held - limit > idle)
+        return error_set(err, STATUS_NO_MEMORY,
+                         "memory is at level evict: %s%s%s%" PRIu64
+                         " bytes more than may stay on the device would have to go, idle models "
+                         "have %" PRIu64,
+                         wish->name[0] == '\0' ? "" : "for model '", wish->name,
+                         wish->name[0] == '\0' ? "" : "' ", held - limit, idle);
+    (void)room_evict(repository, held - limit, wish->spared);
+    return STATUS_OK;
+}
+
 /* Weights that stay whatever happens: pinned ones. */
 static uint64_t fixed_bytes(struct repository *repository, const struct model *spared)
 {
@@ -405,10 +456,9 @@ uint64_t room_drop_coldest(struct repository *repository)
     return freed;
 }
 
-bool room_on_host(struct repository *repository, const struct model *model)
+bool room_on_host(struct repository *repository, const struct model *model, uint64_t mine)
 {
-    uint64_t limit = atomic_load(&repository->host_cache_bytes);
-    uint64_t mine = network_host_bytes(model->network), others;
+    uint64_t limit = atomic_load(&repository->host_cache_bytes), others;
 
     while (mine <= limit) {
         struct model *coldest = coldest_on_host(repository, model, &others);

@@ -143,17 +143,34 @@ static void run_sleep(struct repository *repository, struct errand *errand)
     finish(command, status == STATUS_OK ? NULL : &err);
 }
 
+/* At level evict only what could stay is brought.  Of all models none leaves for another. */
+static enum status check_room(struct repository *repository,
+                              const struct residency_command *command, struct error *err)
+{
+    struct room_wish wish = {.name = command->name, .evicts = command->name[0] != '\0'};
+    enum status status;
+
+    pthread_mutex_lock(&repository->lock);
+    for (size_t i = 0; i < command->models.count; i++)
+        if (command->models.model[i]->resident.where != RESIDENCY_DEVICE)
+            wish.bytes += command->models.model[i]->resident.device_bytes;
+    pthread_mutex_unlock(&repository->lock);
+    if (wish.bytes == 0)
+        return STATUS_OK;
+    status = room_to_keep(repository, &wish, err);
+    if (status != STATUS_OK)
+        room_name_obstacles(repository, NULL, err);
+    return status;
+}
+
 static void run_wake(struct repository *repository, struct errand *errand)
 {
     struct residency_command *command = CONTAINER_OF(errand, struct residency_command, errand);
     struct error err = {.status = STATUS_OK};
     enum status status = collect(repository, command->name, &command->models, &err);
 
-    if (status == STATUS_OK && repository->may_wake != NULL &&
-        !repository->may_wake(repository->may_wake_arg))
-        status = error_set(&err, STATUS_NO_MEMORY,
-                           "memory is at level evict: no model is brought back that no request "
-                           "waits for");
+    if (status == STATUS_OK)
+        status = check_room(repository, command, &err);
     if (status != STATUS_OK) {
         finish(command, &err);
         return;
@@ -241,8 +258,10 @@ void repository_wake(struct repository *repository, const char *name, residency_
                  name);
 }
 
-void repository_set_gate(struct repository *repository, bool (*may_wake)(void *arg), void *arg)
+void repository_set_gate(struct repository *repository, uint64_t (*may_hold)(void *arg), void *arg)
 {
-    repository->may_wake = may_wake;
-    repository->may_wake_arg = arg;
+    pthread_mutex_lock(&repository->lock);
+    repository->may_hold = may_hold;
+    repository->may_hold_arg = arg;
+    pthread_mutex_unlock(&repository->lock);
 }

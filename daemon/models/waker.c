@@ -1,4 +1,5 @@
-/* The waker's thread brings models back to the device, one at a time.
+/* The wakers bring models back to the device, each one at a time: one those whose way back is
+ * short, one the others, so that nobody waits behind a slow one for whom it would be a moment.
  *
  * A model that does not fit beside those in use waits (RETRY_US later the keeper sends it again)
  * for as long as its requests do; one that cannot fit whatever leaves fails at once.  While the
@@ -18,6 +19,8 @@
 #include "observe/log.h"
 
 enum { RETRY_US = 20000, ATTEMPTS = 3, MOST_DOUBLINGS = 5 };
+/* What took no longer the last time is short. */
+enum { SHORT_US = 200000 };
 
 /* The table says of a READY model that it cannot come back. */
 static void note_outcome(struct model *model, const struct error *err)
@@ -33,10 +36,29 @@ static void note_outcome(struct model *model, const struct error *err)
         (void)snprintf(slot->reason, sizeof(slot->reason), "%.511s",
                        err->status == STATUS_OK ? "" : err->text);
     model->resident.is_wanted = false;
+    model->resident.failed_reloads += err->status != STATUS_OK;
     model->resident.needy_since_us = 0;
     model->resident.vain_returns = 0;
     model->resident.last_error = *err;
     pthread_mutex_unlock(&repository->lock);
+}
+
+/* A load of the same version is under way: who waits, waits for that. */
+static bool is_replaced_soon(struct model *model)
+{
+    struct repository *repository = model->resident.repository;
+    struct entry *entry;
+    struct slot *slot;
+    bool soon;
+
+    pthread_mutex_lock(&repository->lock);
+    entry = entry_find(repository, model->name);
+    slot = entry == NULL ? NULL : slot_find(entry, model->version);
+    soon = slot != NULL && slot->is_loading;
+    if (soon)
+        model->resident.retry_us = clock_now_us() + RETRY_US;
+    pthread_mutex_unlock(&repository->lock);
+    return soon;
 }
 
 static void fail(struct model *model, const struct error *err)
@@ -44,8 +66,34 @@ static void fail(struct model *model, const struct error *err)
     log_error("model '%s' version %s does not come back: %s", model->name, model->version_text,
               err->text);
     note_outcome(model, err);
+    queue_pass_on(model->queue);
     queue_refuse(model->queue, err); /* before the keeper may see them wait again */
     resident_end_move(model);
+}
+
+/* What the smallest batch needs beside the weights: without it a model were back for nothing. */
+static uint64_t first_batch_bytes(const struct model *model)
+{
+    uint64_t page = model->resident.repository->config.device->memory->page_bytes;
+
+    return (network_least_run_bytes(model->network) + page - 1) / page * page;
+}
+
+static uint64_t needed_bytes(const struct model *model)
+{
+    return model->resident.device_bytes + first_batch_bytes(model);
+}
+
+/* What the device has free of it, where it says so: others hold the rest. */
+static uint64_t free_of(const struct device *device, uint64_t available_bytes)
+{
+    struct mem_source *memory = device->memory;
+    uint64_t free_bytes, total_bytes;
+
+    if (memory->ops->query == NULL ||
+        memory->ops->query(memory, &free_bytes, &total_bytes) != STATUS_OK)
+        return available_bytes;
+    return free_bytes < available_bytes ? free_bytes : available_bytes;
 }
 
 /* Its requests may wait; a wake does not, and hears why. */
@@ -54,8 +102,10 @@ static void postpone(struct model *model, bool in_vain, uint64_t available_bytes
 {
     struct repository *repository = model->resident.repository;
     unsigned doublings = 0;
+    struct queue_use use;
 
-    queue_blame(model->queue, model->resident.device_bytes, available_bytes);
+    queue_blame(model->queue, needed_bytes(model),
+                in_vain ? free_of(repository->config.device, available_bytes) : available_bytes);
     pthread_mutex_lock(&repository->lock);
     if (model->resident.is_wanted)
         model->resident.last_error = *err;
@@ -64,8 +114,10 @@ static void postpone(struct model *model, bool in_vain, uint64_t available_bytes
         model->resident.vain_returns++;
     if (in_vain)
         doublings = model->resident.vain_returns;
+    queue_read_use(model->queue, &use);
+    model->resident.failed_reloads += use.waiting == 0; /* else it is tried again */
     model->resident.retry_us = clock_now_us() + ((int64_t)RETRY_US << doublings);
-    if (model->resident.needy_since_us == 0)
+    if (use.waiting > 0 && model->resident.needy_since_us == 0)
         model->resident.needy_since_us = clock_now_us();
     pthread_mutex_unlock(&repository->lock);
     resident_end_move(model);
@@ -77,10 +129,26 @@ static void no_room(struct model *model, uint64_t available_bytes, struct error 
 
     room_explain(model->resident.repository, model, obstacles, sizeof(obstacles));
     (void)error_set(err, STATUS_NO_MEMORY,
-                    "model '%s' version %s needs %" PRIu64 " bytes of the device, %" PRIu64
-                    " are available; in the way: %s",
-                    model->name, model->version_text, model->resident.device_bytes, available_bytes,
-                    obstacles);
+                    "model '%s' version %s needs %" PRIu64 " bytes of the device and %" PRIu64
+                    " for its first batch, %" PRIu64 " are available; in the way: %s",
+                    model->name, model->version_text, model->resident.device_bytes,
+                    first_batch_bytes(model), available_bytes, obstacles);
+}
+
+/* With room for its first batch, which nobody gets meanwhile. */
+static enum status return_with_room(struct model *model, struct error *err)
+{
+    struct ledger *ledger = model->resident.repository->config.ledger;
+    uint64_t first = first_batch_bytes(model), available = 0;
+    enum status status = ledger_reserve(ledger, first, &available);
+
+    if (status != STATUS_OK) {
+        no_room(model, available, err);
+        return status;
+    }
+    status = resident_return(model, err);
+    ledger_unreserve(ledger, first);
+    return status;
 }
 
 /* Somebody else may take the room between room_make() and the reload. */
@@ -91,11 +159,11 @@ static enum status try_return(struct model *model, bool *out_never, uint64_t *ou
     enum status status = STATUS_NO_MEMORY;
 
     for (int i = 0; i < ATTEMPTS && status == STATUS_NO_MEMORY; i++) {
-        if (!room_make(repository, model->resident.device_bytes, model, out_never, out_available)) {
+        if (!room_make(repository, needed_bytes(model), model, out_never, out_available)) {
             no_room(model, *out_available, err);
             return STATUS_NO_MEMORY;
         }
-        status = resident_return(model, err);
+        status = return_with_room(model, err);
     }
     host_trim();
     return status;
@@ -112,7 +180,9 @@ static void wake(struct model *model)
         note_outcome(model, &err);
         resident_end_move(model);
     } else if (status == STATUS_NO_MEMORY && !never) {
-        postpone(model, available >= model->resident.device_bytes, available, &err);
+        postpone(model, available >= needed_bytes(model), available, &err);
+    } else if (is_replaced_soon(model)) {
+        resident_end_move(model);
     } else {
         fail(model, &err);
     }
@@ -123,8 +193,7 @@ static void wake(struct model *model)
 
 static void *waker_main(void *arg)
 {
-    struct repository *repository = arg;
-    struct waker *waker = &repository->waker;
+    struct waker *waker = arg;
     bool stopping = false;
 
     while (!stopping) {
@@ -142,30 +211,49 @@ static void *waker_main(void *arg)
     return NULL;
 }
 
-void waker_send(struct repository *repository, struct model *model)
+static bool is_short(const struct model *model)
 {
-    mailbox_put(&repository->waker.box, &model->resident.mail);
+    const struct resident *resident = &model->resident;
+
+    return (resident->reload_us > 0 ? resident->reload_us : model->load_us) <= SHORT_US;
 }
 
-enum status waker_start(struct repository *repository)
+void waker_send(struct repository *repository, struct model *model)
 {
-    struct waker *waker = &repository->waker;
+    mailbox_put(&repository->waker[is_short(model) ? WAKER_SHORT : WAKER_LONG].box,
+                &model->resident.mail);
+}
 
+static enum status start(struct waker *waker, const char *name)
+{
     TRY(mailbox_init(&waker->box));
-    waker->has_thread = thread_start(&waker->thread, "waker", waker_main, repository);
+    waker->has_thread = thread_start(&waker->thread, name, waker_main, waker);
     if (waker->has_thread)
         return STATUS_OK;
     mailbox_deinit(&waker->box);
     return STATUS_NO_MEMORY;
 }
 
-void waker_stop(struct repository *repository)
+enum status waker_start(struct repository *repository)
 {
-    struct waker *waker = &repository->waker;
+    static const char *const names[WAKERS] = {"waker", "long waker"};
 
+    for (size_t i = 0; i < WAKERS; i++)
+        TRY(start(&repository->waker[i], names[i]));
+    return STATUS_OK;
+}
+
+static void stop(struct waker *waker)
+{
     if (!waker->has_thread)
         return;
     mailbox_put(&waker->box, &waker->stop);
     (void)pthread_join(waker->thread, NULL);
     mailbox_deinit(&waker->box);
+}
+
+void waker_stop(struct repository *repository)
+{
+    for (size_t i = 0; i < WAKERS; i++)
+        stop(&repository->waker[i]);
 }

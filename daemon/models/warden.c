@@ -27,7 +27,7 @@ struct warden {
     warden_evict_fn evict; /* NULL: no models to evict */
     warden_evictable_fn evictable;
     void *evict_arg;
-    atomic_bool may_load;
+    _Atomic uint64_t may_hold_bytes;
     int64_t evict_again_us; /* nothing was idle: ask again then (the ticking thread's) */
     /* under lock */
     struct governor governor;
@@ -61,7 +61,7 @@ enum status warden_create(const struct govern_config *config, struct device *dev
     warden->ledger = ledger;
     warden->host_pool = host_pool;
     warden->batcher = batcher;
-    atomic_init(&warden->may_load, true);
+    atomic_init(&warden->may_hold_bytes, UINT64_MAX);
     warden->config = *config;
     governor_init(&warden->governor, config, clock_now_us());
     if (reclaimer_create(ledger, batcher, host_pool, &warden->reclaimer) != STATUS_OK) {
@@ -89,9 +89,9 @@ void warden_set_evict(struct warden *warden, warden_evict_fn evict, warden_evict
     warden->evict_arg = arg;
 }
 
-bool warden_may_load(struct warden *warden)
+uint64_t warden_may_hold(struct warden *warden)
 {
-    return atomic_load_explicit(&warden->may_load, memory_order_relaxed);
+    return atomic_load_explicit(&warden->may_hold_bytes, memory_order_relaxed);
 }
 
 /* Of all that is held for others.  Lock held; *out_first_us and *out_last_us: when the first and
@@ -300,7 +300,6 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     enum govern_level before;
     int64_t hold_first_us, hold_last_us;
 
-    batcher_set_evictable(warden->batcher, evictable);
     pthread_mutex_lock(&warden->lock);
     end_holds(warden, now_us);
     input = sample(warden, now_us, evictable, presses);
@@ -315,7 +314,7 @@ int64_t warden_tick(struct warden *warden, int64_t now_us)
     if (hold_first_us < verdict.next_tick_us)
         verdict.next_tick_us = hold_first_us;
     pthread_mutex_unlock(&warden->lock);
-    atomic_store_explicit(&warden->may_load, verdict.may_load, memory_order_relaxed);
+    atomic_store_explicit(&warden->may_hold_bytes, verdict.may_hold_bytes, memory_order_relaxed);
     evict(warden, verdict.evict_bytes, now_us);
     device_give_back(warden->device); /* of models that went */
     if (presses) {                    /* what is kept beside the device is the system's too */

@@ -54,8 +54,9 @@ typedef uint64_t (*warden_evictable_fn)(void *arg);
 /* Before the first tick; `evictable` may be NULL. */
 void warden_set_evict(struct warden *warden, warden_evict_fn evict, warden_evictable_fn evictable,
                       void *arg);
-/* Whether a model may be brought to the device now (not at EVICT and above).  Any thread, cheap. */
-bool warden_may_load(struct warden *warden);
+/* What may be held of the device so that nothing has to leave it at once: at EVICT and above, else
+ * UINT64_MAX.  Any thread, cheap. */
+uint64_t warden_may_hold(struct warden *warden);
 void warden_configure(struct warden *warden, const struct govern_config *config);
 /* Lowers the budget by `bytes` more, so that what was given back for another program is not taken
  * again before `until_us` (clock time).  Holds add up, each ends by itself, with the first tick

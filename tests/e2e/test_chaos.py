@@ -172,11 +172,11 @@ class Chaos(unittest.TestCase):
 
     def run_load(self, event, name, x, number, client):
         # A load does not wait for models in use either.
-        self.command(event, f"models/{name}/load", also=r"on the device: .*(in use|moving|run|held)")
+        self.command(event, f"models/{name}/load", also=r"on the device: .*(in use|moving|run|held)|at level evict")
 
     def run_unload(self, event, name, x, number, client):
         self.command(event, f"models/{name}/unload")
-        self.command(event, f"models/{name}/load", also=r"on the device: .*(in use|moving|run|held)")
+        self.command(event, f"models/{name}/load", also=r"on the device: .*(in use|moving|run|held)|at level evict")
 
     def run_room(self, event, name, x, number, client):
         self.command(event, "make-room", {"bytes": 1 << (16 + number % 8), "within_us": 500000,

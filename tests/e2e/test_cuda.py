@@ -1,4 +1,5 @@
 """The daemon on the simulated GPU: it serves, it says when the device is lost, it does not hide a hang."""
+import json
 import os
 import socket
 import sys
@@ -89,6 +90,49 @@ class Serving(Case):
         for thread in threads:
             thread.join()
         self.assertEqual(failures, [])
+        self.server.stop()
+
+
+class Residency(Case):
+    def model(self):
+        return next(row for row in self.admin("GET", "models")["models"] if row["name"] == "red")
+
+    def admin(self, method, path, body=None):
+        status, _, answer = self.server.request(method, "/sluice/v1/" + path,
+                                                None if body is None else json.dumps(body), role="admin")
+        self.assertEqual(status, 200, answer)
+        return json.loads(answer)
+
+    def away_and_back(self):
+        """The row of the model while it was away."""
+        array = rows(3)
+        before = self.infer(array)
+        self.admin("POST", "models/red/sleep", {"level": "weights"})
+        away = self.model()
+        np.testing.assert_array_equal(self.infer(array), before)
+        self.assertEqual(self.model()["residency"], "resident")
+        self.assertEqual(self.model()["device_bytes"], away["device_bytes"])
+        return away
+
+    def test_packed_weights_stay_in_host_memory_and_are_copied_back(self):
+        self.start({"SLUICE_SIM_LEAKS": "1"})
+        self.client.load_model("red")
+        away = self.away_and_back()
+        self.assertEqual(away["residency"], "host")
+        self.assertGreater(away["host_bytes"], WIDTH * WIDTH * 4)
+        self.assertRegex(self.server.log(), r"back on the device: \d+ bytes, \d+ ms \(from %d bytes in host memory\)" %
+                         away["host_bytes"])
+        self.client.unload_model("red")
+        log = self.server.log()
+        self.server.stop()
+        self.assertNotIn("sim: still open", log)
+
+    def test_a_host_cache_without_room_for_the_copy_keeps_the_rest(self):
+        self.start(settings=["Memory.HostCache=4000"])
+        self.client.load_model("red")
+        away = self.away_and_back()
+        self.assertEqual(away["residency"], "dropped" if away["host_bytes"] == 0 else "host")
+        self.assertLessEqual(away["host_bytes"], 4000)
         self.server.stop()
 
 

@@ -377,14 +377,39 @@ class Refusing(Case):
             file.write(str(64 * MIB))
         done = []
         self.client.async_infer("red", inputs(random_rows(1)), lambda result, error: done.append(error))
-        harness.wait_for("the first attempts", lambda: self.model("red")["failed_reloads"] > 0)
+        harness.wait_for("the first attempts", lambda: self.model("red")["reload_attempts"] > 0)
         time.sleep(2)
-        self.assertLess(self.model("red")["failed_reloads"], 40)
+        self.assertLess(self.model("red")["reload_attempts"], 40)
+        self.assertEqual(self.model("red")["failed_reloads"], 0)  # nobody has given up
         self.assertEqual(done, [])
         with open(self.hog, "w") as file:
             file.write("0")
         harness.wait_for("the answer", lambda: done)
         self.assertEqual(done, [None])
+
+
+class Impatient(Case):
+    """Clients without a deadline, on a device that somebody else fills."""
+
+    more = ["--set", "Server.RequestTimeout=0", "--set", "Memory.MemoryWait=300ms"]
+
+    def setUp(self):
+        self.hog = harness.temporary_file(self, "0")
+        self.environment = {"SLUICE_FAULT": f"size=64M hog={self.hog}"}
+        super().setUp()
+
+    def test_a_request_without_a_deadline_does_not_wait_for_ever_for_memory_that_others_hold(self):
+        self.admin("POST", "models/red/sleep", {})
+        with open(self.hog, "w") as file:
+            file.write(str(64 * MIB))
+        for attempt in (1, 2):
+            with self.assertRaisesRegex(InferenceServerException,
+                                        r"RESOURCE_EXHAUSTED.*needs \d+ bytes, \d+ are available"):
+                self.client.infer("red", inputs(random_rows(1)))
+            harness.wait_for("the outcome", lambda: self.model("red")["failed_reloads"] == attempt)
+        with open(self.hog, "w") as file:
+            file.write("0")
+        self.check("red")
 
 
 class Reconfigured(Case):
@@ -504,6 +529,48 @@ class Changed(Case):
         self.admin("POST", "models/red/load")
         self.weights["red"] = small_models.product_weights(11, WIDTH, 2)
         self.check("red")
+
+    def test_a_request_that_waits_meets_the_version_that_is_loaded_meanwhile(self):
+        """One request after the other while the model is rewritten, put away and loaded again."""
+        self.check("red")
+        stop, failures = threading.Event(), []
+        client = self.connect()
+
+        def ask():
+            while not stop.is_set():
+                try:
+                    client.infer("red", inputs(random_rows(1)))
+                except InferenceServerException as error:
+                    failures.append(str(error))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        for seed in range(20, 32):
+            self.admin("POST", "models/red/sleep", {"level": "weights"})
+            self.admin("POST", "models/red/load")
+        stop.set()
+        thread.join()
+        client.close()
+        self.assertEqual(failures, [])
+
+    def test_a_plan_of_a_model_that_moves_or_is_away_is_told_in_one_sentence(self):
+        self.admin("POST", "models/red/sleep", {"level": "all"})
+        answer = self.admin("GET", "models/red/plan", expect=400)
+        self.assertIn("is not on the device", answer["error"])
+        self.admin("POST", "models/red/unload")
+        answer = self.admin("GET", "models/red/plan", expect=400)
+        self.assertIn("is being loaded or unloaded", answer["error"])
+        process = subprocess.run([SLUICECTL, "--server", "unix:" + self.server.path("admin"), "plan", "red"],
+                                 capture_output=True, text=True)
+        self.assertEqual(process.returncode, 1, process.stderr)
+
+    def test_the_log_says_what_a_model_left(self):
+        self.admin("POST", "models/red/sleep", {"level": "weights"})
+        self.admin("POST", "models/red/sleep", {"level": "all"})
+        log = self.server.log()
+        self.assertRegex(log, r"'red' version 1 left the device: \d+ bytes, now host")
+        self.assertRegex(log, r"'red' version 1 left host memory: \d+ bytes, now dropped")
+        self.assertNotIn(": 0 bytes", log)
 
     def test_what_stays_in_host_memory_is_the_version_that_was_loaded(self):
         self.admin("POST", "models/red/sleep", {"level": "weights"})

@@ -526,7 +526,7 @@ static void stalls_evict_and_are_left_when_they_are_rare(void **state)
     busy_tick(w, TICK);
     assert_int_equal(w->out.level, LEVEL_EVICT);
     assert_int_equal(w->out.caps, CAPS_HALVE);
-    assert_false(w->out.may_load);
+    assert_int_not_equal(w->out.may_hold_bytes, UINT64_MAX);
     for (int i = 0; i < 50; i++) { /* over the exit mark: it stays */
         w->in.stall_us = TICK / 40;
         busy_tick(w, TICK);
@@ -536,7 +536,7 @@ static void stalls_evict_and_are_left_when_they_are_rare(void **state)
     for (int i = 0; i < 20; i++)
         busy_tick(w, TICK);
     assert_true(w->out.level < LEVEL_EVICT);
-    assert_true(w->out.may_load);
+    assert_int_equal(w->out.may_hold_bytes, UINT64_MAX);
 }
 
 static void what_a_waiting_batch_lacks_is_asked_of_idle_models(void **state)

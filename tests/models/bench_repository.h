@@ -126,20 +126,26 @@ static inline struct message adder(float value)
     return graph;
 }
 
-/* y = x · W with 64 x 4 weights, so that the model holds device memory. */
-static inline struct message multiplier(void)
+/* y = x · W with 64 x 4 weights, so that the model holds device memory; `factor` tells the weights
+ * of one from those of another. */
+static inline struct message multiplier_by(float factor)
 {
     struct message graph = {0};
     float weights[64 * 4];
 
     for (size_t i = 0; i < 64 * 4; i++)
-        weights[i] = (float)(i % 7) - 3.0f;
+        weights[i] = factor * ((float)(i % 7) - 3.0f);
     put_text(&graph, GRAPH_NAME, "g");
     put_tensor(&graph, GRAPH_TENSOR, "w", FLOAT, 2, (int64_t[]){64, 4}, weights, sizeof(weights));
     put_node(&graph, "MatMul", "x w", "y");
     put_floats(&graph, GRAPH_INPUT, "x", BATCH, 64);
     put_floats(&graph, GRAPH_OUTPUT, "y", BATCH, 4);
     return graph;
+}
+
+static inline struct message multiplier(void)
+{
+    return multiplier_by(1);
 }
 
 /* y = x − the largest of each column: a row's answer depends on the others. */

@@ -6,6 +6,10 @@
 #define message loader_message
 #include "models/internal.h"
 #undef message
+/* So have the engine and the table a `struct slot`. */
+#define slot engine_slot
+#include "engine/internal.h"
+#undef slot
 
 #include "models/bench_repository.h"
 #include "support/fail_alloc.h"
@@ -44,20 +48,35 @@ static struct model_residency residency_of(const char *name)
     return info.residency;
 }
 
-static void assert_answers(const char *name)
+static struct model *find_m(void)
 {
-    float x[WIDTH] = {1, 2, 3};
-    struct ask ask = {.in = {floats(x, 1, WIDTH)}};
+    struct model *found;
+    struct error err;
 
-    if (ask_model(&ask, name) != STATUS_OK)
-        fail_msg("%s: %s", name, ask.request.error.text);
+    assert_ok(repository_find(bench.repository, "m", "", &found, &err));
+    return found;
+}
+
+static float asked[WIDTH] = {1, 2, 3};
+
+static void assert_multiplied(const struct ask *ask, int factor)
+{
     for (int i = 0; i < 4; i++) {
         int right = 0;
 
         for (int row = 0; row < 3; row++)
-            right += (row + 1) * ((4 * row + i) % 7 - 3); /* the weights of multiplier() */
-        assert_float_equal(((const float *)ask.out[0].data)[i], (float)right, 1e-5);
+            right += (row + 1) * factor * ((4 * row + i) % 7 - 3); /* weights of multiplier_by() */
+        assert_float_equal(((const float *)ask->out[0].data)[i], (float)right, 1e-5);
     }
+}
+
+static void assert_answers(const char *name)
+{
+    struct ask ask = {.in = {floats(asked, 1, WIDTH)}};
+
+    if (ask_model(&ask, name) != STATUS_OK)
+        fail_msg("%s: %s", name, ask.request.error.text);
+    assert_multiplied(&ask, 1);
     ask_end(&ask);
 }
 
@@ -179,6 +198,127 @@ static void idle_models_leave_when_their_time_is_up(void **state)
     assert_int_equal(residency_of("m").keep_alive_us, CLOCK_NEVER);
     repository_set_residency(bench.repository, 1000, 0, 1 << 20);
     await_where("m", RESIDENCY_HOST);
+}
+
+/* ---- room ---- */
+
+/* Softmax(x · W): between the two lies an activation. */
+static void write_two_steps(const char *name)
+{
+    static float weights[WIDTH * 4];
+    struct message graph = {0};
+
+    for (size_t i = 0; i < WIDTH * 4; i++)
+        weights[i] = (float)(i % 5);
+    put_text(&graph, GRAPH_NAME, "g");
+    put_tensor(&graph, GRAPH_TENSOR, "w", FLOAT, 2, (int64_t[]){WIDTH, 4}, weights,
+               sizeof(weights));
+    put_node(&graph, "MatMul", "x w", "h");
+    put_node(&graph, "Softmax", "h", "y");
+    put_floats(&graph, GRAPH_INPUT, "x", BATCH, WIDTH);
+    put_floats(&graph, GRAPH_OUTPUT, "y", BATCH, 4);
+    write_model(name, 1, &graph);
+}
+
+static void a_model_does_not_come_back_without_room_for_its_first_batch(void **state)
+{
+    struct ask ask = {.in = {floats(asked, 1, WIDTH)}};
+    uint64_t held, taken;
+
+    (void)state;
+    write_two_steps("m");
+    load_everything();
+    assert_ok(ask_model(&ask, "m"));
+    ask_end(&ask);
+    held = weight_bytes();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    taken = BUDGET - (held + 4095) / 4096 * 4096;
+    assert_ok(ledger_reserve(bench.ledger, taken, NULL));
+    assert_int_equal(wake("m"), STATUS_NO_MEMORY);
+    assert_non_null(strstr(bench.error.text, "for its first batch"));
+    assert_int_equal(residency_of("m").reload_attempts, 0);
+    assert_int_equal(residency_of("m").failed_reloads, 1);
+    ledger_unreserve(bench.ledger, taken);
+    assert_ok(wake("m"));
+    assert_int_equal(residency_of("m").where, RESIDENCY_DEVICE);
+}
+
+/* The long waker is kept from making the large model's plan. */
+static void a_slow_way_back_does_not_hold_up_a_short_one(void **state)
+{
+    struct model *large;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    write_multiplier("small", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("", SLEEP_ALL));
+    large = find_m();
+    pthread_mutex_lock(&bench.repository->lock);
+    large->resident.reload_us = 1000000;
+    pthread_mutex_unlock(&bench.repository->lock);
+    pthread_mutex_lock(&large->network->compile_lock);
+    repository_wake(bench.repository, "m", on_moved, NULL);
+    while (!residency_of("m").is_moving)
+        (void)sched_yield();
+    assert_answers("small");
+    pthread_mutex_unlock(&large->network->compile_lock);
+    assert_ok(await_command());
+    assert_answers("m");
+    model_unref(large);
+}
+
+/* ---- level evict: no more than so much may be held ---- */
+
+static _Atomic uint64_t may_hold;
+
+static uint64_t read_may_hold(void *arg)
+{
+    (void)arg;
+    return atomic_load(&may_hold);
+}
+
+static void at_level_evict_comes_what_could_stay_and_idle_models_leave_for_it(void **state)
+{
+    uint64_t held;
+
+    (void)state;
+    write_multiplier("a", "max_batch_size: 8");
+    write_multiplier("b", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("a", SLEEP_ALL));
+    held = weight_bytes();
+    repository_set_gate(bench.repository, read_may_hold, NULL);
+    atomic_store(&may_hold, held);
+    assert_ok(wake("a"));
+    assert_int_equal(residency_of("b").where, RESIDENCY_DROPPED);
+    write_multiplier("c", "max_batch_size: 8");
+    assert_ok(load("c", NULL));
+    assert_int_equal(residency_of("a").where, RESIDENCY_DROPPED);
+    assert_ok(load("c", NULL)); /* in the place of itself */
+    atomic_store(&may_hold, UINT64_MAX);
+    assert_answers("a");
+    assert_answers("c");
+}
+
+static void at_level_evict_what_could_not_stay_is_refused_and_told_who_is_there(void **state)
+{
+    (void)state;
+    write_multiplier("a", "max_batch_size: 8");
+    write_multiplier("p", "parameters { key: 'sluice.pin' value { string_value: 'true' } }");
+    load_everything();
+    assert_ok(put_to_sleep("a", SLEEP_ALL));
+    atomic_store(&may_hold, weight_bytes());
+    repository_set_gate(bench.repository, read_may_hold, NULL);
+    assert_int_equal(wake("a"), STATUS_NO_MEMORY);
+    assert_non_null(strstr(bench.error.text, "memory is at level evict: for model 'a' 5120 bytes"));
+    assert_non_null(strstr(bench.error.text, "'p' 5120 bytes (pinned)"));
+    write_multiplier("b", "max_batch_size: 8");
+    assert_int_equal(load("b", NULL), STATUS_NO_MEMORY);
+    assert_non_null(strstr(bench.error.text, "'p' 5120 bytes (pinned)"));
+    assert_int_equal(weight_bytes(), 5120);
+    assert_answers("a");        /* a request is not asked */
+    assert_ok(load("p", NULL)); /* a pinned one stays by its pin */
 }
 
 /* ---- every allocation failing ---- */
@@ -330,6 +470,113 @@ static void a_model_whose_file_changed_does_not_come_back_but_can_be_unloaded(vo
     assert_ok(unload("m"));
 }
 
+/* ---- replaced while somebody waits ---- */
+
+struct waiter {
+    struct ask ask;
+    enum status status;
+    pthread_t thread;
+};
+
+static void *wait_for_m(void *arg)
+{
+    struct waiter *waiter = arg;
+
+    waiter->status = ask_model(&waiter->ask, "m");
+    return NULL;
+}
+
+/* Asks for "m", which is away and, held by the returned reference, does not come back. */
+static struct model *begin_to_wait(struct waiter *waiter, bool any_version)
+{
+    struct model *away = find_m();
+
+    take_move(away);
+    *waiter = (struct waiter){.ask = {.in = {floats(asked, 1, WIDTH)}}};
+    waiter->ask.request.any_version = any_version;
+    assert_int_equal(pthread_create(&waiter->thread, NULL, wait_for_m, waiter), 0);
+    while (queue_waiting(away->queue) == 0)
+        (void)sched_yield();
+    return away;
+}
+
+static void end_wait(struct waiter *waiter)
+{
+    assert_int_equal(pthread_join(waiter->thread, NULL), 0);
+}
+
+static void write_multiplier_by(float factor, int version)
+{
+    struct message graph = multiplier_by(factor);
+
+    write_model("m", version, &graph);
+}
+
+static void a_request_that_waits_for_a_model_is_answered_by_the_load_that_replaces_it(void **state)
+{
+    struct waiter waiter;
+    struct model *away;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    away = begin_to_wait(&waiter, false);
+    write_multiplier_by(2, 1);
+    assert_ok(load("m", NULL));
+    resident_end_move(away);
+    end_wait(&waiter);
+    if (waiter.status != STATUS_OK)
+        fail_msg("%s", waiter.ask.request.error.text);
+    assert_multiplied(&waiter.ask, 2);
+    ask_end(&waiter.ask);
+    away = model_that_answered(away, &waiter.ask.request);
+    assert_ptr_equal(away->queue, request_queue(&waiter.ask.request));
+    model_unref(away);
+}
+
+static void a_later_version_answers_who_named_none(void **state)
+{
+    struct waiter waiter;
+    struct model *away;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    away = begin_to_wait(&waiter, true);
+    write_multiplier_by(3, 2);
+    assert_ok(load("m", NULL));
+    resident_end_move(away);
+    end_wait(&waiter);
+    assert_int_equal(waiter.status, STATUS_OK);
+    assert_multiplied(&waiter.ask, 3);
+    ask_end(&waiter.ask);
+    away = model_that_answered(away, &waiter.ask.request);
+    assert_string_equal(model_version(away), "2");
+    model_unref(away);
+}
+
+static void who_does_not_fit_the_new_model_is_refused(void **state)
+{
+    struct message graph = adder(1);
+    struct waiter waiter;
+    struct model *away;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    away = begin_to_wait(&waiter, true);
+    write_model("m", 1, &graph);
+    assert_ok(load("m", NULL));
+    resident_end_move(away);
+    end_wait(&waiter);
+    assert_int_equal(waiter.status, STATUS_UNAVAILABLE);
+    ask_end(&waiter.ask);
+    model_unref(away);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
 
 int main(void)
@@ -341,9 +588,16 @@ int main(void)
         TEST(a_pinned_model_stays_whoever_asks),
         TEST(the_governor_s_word_makes_idle_models_leave),
         TEST(idle_models_leave_when_their_time_is_up),
+        TEST(a_model_does_not_come_back_without_room_for_its_first_batch),
+        TEST(a_slow_way_back_does_not_hold_up_a_short_one),
+        TEST(at_level_evict_comes_what_could_stay_and_idle_models_leave_for_it),
+        TEST(at_level_evict_what_could_not_stay_is_refused_and_told_who_is_there),
         TEST(moves_survive_every_failed_allocation),
         TEST(a_command_that_finds_no_memory_says_so),
         TEST(requests_and_evictions_meet_without_harm),
+        TEST(a_request_that_waits_for_a_model_is_answered_by_the_load_that_replaces_it),
+        TEST(a_later_version_answers_who_named_none),
+        TEST(who_does_not_fit_the_new_model_is_refused),
         TEST(a_model_whose_file_changed_does_not_come_back_but_can_be_unloaded),
     };
 

@@ -29,6 +29,9 @@ void admin_add_residency(json_t *row, const struct model_residency *residency)
 
     if (more != NULL)
         (void)json_object_set_new(more, "reloads_us", json_integer(INT(residency->reloads_us)));
+    if (more != NULL)
+        (void)json_object_set_new(more, "reload_attempts",
+                                  json_integer(INT(residency->reload_attempts)));
     (void)json_object_update(row, more);
     json_decref(more);
 }
