@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 """The memory governor in figures, measured from outside.
 
-    memory.py --build DIR [--part sawtooth,empty_cache,hog,start,reload] [--quick]
+    memory.py --build DIR [--part sawtooth,empty_cache,hog,start,reload,history] [--quick]
 
 `sawtooth` sends batches that rise over a mark and fall below it again to two daemons in turn, one with its
 marks where they are by default, one with them at 100 %, so that what else the machine does hits both alike.
 `empty_cache` times small requests while 1 GiB that a lane caches is given back.  `hog` serves beside a process
-that takes memory and lets go of it, under a limit of 1.2 x the budget that the kernel enforces (RLIMIT_DATA:
-a cgroup would need rights that a bench does not have).  `start` is systemd: from a connection to the first
+that takes memory and lets go of it, under a limit of 1.2 x the budget that the kernel enforces: RLIMIT_DATA,
+and where one can be made a memory cgroup.  `start` is systemd: from a connection to the first
 answer of a daemon that it starts.  `reload` is a model of 64 MiB that leaves and comes back, and small requests
-for another one meanwhile.  The exit status says whether the figures hold; with --quick (some seconds
+for another one meanwhile.  `history` is what the history of memory events costs small requests.  The exit status says whether the figures hold; with --quick (some seconds
 each, for tests) only those that a busy machine does not spoil.
 """
 import argparse
@@ -218,12 +218,54 @@ def resident_bytes(pid, what="VmHWM"):
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(what + ":"))
 
 
+class Cgroup:
+    """A memory cgroup with a limit, of version 2 or 1, if this machine lets us make one; else `path` is None."""
+
+    def __init__(self, limit):
+        self.path = None
+        for root, name, peak in (("/sys/fs/cgroup", "memory.max", "memory.peak"),
+                                 ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes")):
+            path = f"{root}/sluice-bench-{os.getpid()}"
+            with contextlib.suppress(OSError):
+                os.mkdir(path)
+                self.path, self.peak_name = path, peak
+                with open(f"{path}/{name}", "w") as file:
+                    file.write(str(limit))
+                break
+            self.close()
+
+    def enter(self):
+        if self.path is not None:
+            with open(self.path + "/cgroup.procs", "w") as file:
+                file.write(str(os.getpid()))
+
+    def text(self):
+        if self.path is None:
+            return "no memory cgroup can be made here"
+        with contextlib.suppress(OSError):
+            with open(f"{self.path}/{self.peak_name}") as file:
+                peak = int(file.read())
+            for name in ("memory.events", "memory.oom_control"):
+                with contextlib.suppress(OSError), open(f"{self.path}/{name}") as file:
+                    kills = next((line.split()[1] for line in file if line.startswith("oom_kill ")), "?")
+            return f"memory cgroup of the same: most charged {peak / MiB:.0f} MiB, {kills} killed"
+        return "memory cgroup of the same"
+
+    def close(self):
+        if self.path is not None:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.path)
+        self.path = None
+
+
 def part_hog(options):
     budget, seconds = 512 * MiB, options.seconds or (8 if options.quick else 60)
     limit, take = int(1.2 * budget), 512 * MiB
+    group = Cgroup(limit)
 
     def limited():
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+        group.enter()
 
     daemon = Daemon(options, f"Memory.Limit={budget}", f"Memory.Headroom={available_bytes() - take // 2}",
                     "Memory.HostLimit=32M", "Server.MaxMessageBytes=16M", "Device.Lanes=2", "Memory.Dwell=500ms", child=limited)
@@ -259,7 +301,8 @@ def part_hog(options):
     daemon.stop()  # fails when it does not leave by itself with 0
     print(f"hog of {take / MiB:.0f} MiB taking and giving back for {seconds} s, budget {budget / MiB:.0f} MiB, RLIMIT_DATA "
           f"{limit / MiB:.0f} MiB: {'alive' if alive else 'DEAD'}, {counts['answered']} answered, {counts['refused']} refused "
-          f"for memory, levels seen {sorted(levels)}, most resident {most / MiB:.0f} MiB, {load()}", flush=True)
+          f"for memory, levels seen {sorted(levels)}, most resident {most / MiB:.0f} MiB, {group.text()}, {load()}", flush=True)
+    group.close()
     return alive and counts["answered"] > 0
 
 
@@ -357,8 +400,30 @@ def part_reload(options):
     return True
 
 
+# ---- history ----
+
+def part_history(options):
+    """What keeping the history of memory events costs: small requests, one daemon with it and one without, in turn."""
+    rounds, count = (4, 300) if options.quick else (30, 1000)
+    daemons = [Daemon(options, f"Memory.History={events}") for events in (4096, 0)]
+    clients = [daemon.client() for daemon in daemons]
+    rates = ([], [])
+    for turn in range(rounds):
+        for i in ((0, 1), (1, 0))[turn % 2]:
+            begin = time.perf_counter()
+            for _ in range(count):
+                clients[i].infer("double", 1)
+            rates[i].append(count / (time.perf_counter() - begin))
+    for daemon in daemons:
+        daemon.stop()
+    with_it, without = (percentile(values, .5) for values in rates)
+    print(f"history of 4096 events: {with_it:.0f} requests/s with it, {without:.0f} without, ratio "
+          f"{with_it / without:.3f} (medians of {rounds}), best {max(rates[0]):.0f} and {max(rates[1]):.0f}, {load()}", flush=True)
+    return True
+
+
 PARTS = {"sawtooth": part_sawtooth, "empty_cache": part_empty_cache, "hog": part_hog, "start": part_start,
-         "reload": part_reload}
+         "reload": part_reload, "history": part_history}
 
 
 def main():
