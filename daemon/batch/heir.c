@@ -48,12 +48,16 @@ void queue_pass_on(struct model_queue *queue)
     struct batcher *batcher = queue->batcher;
     struct list moving, refused;
     struct request *request;
-    struct lane *lane;
+    struct lane *lane = NULL;
 
     list_init(&moving);
     list_init(&refused);
     pthread_mutex_lock(&batcher->lock);
     wait_queue_extract(&queue->waiting, has_heir, queue, &moving);
+    if (list_is_empty(&moving)) {
+        pthread_mutex_unlock(&batcher->lock);
+        return;
+    }
     LIST_FOR_EACH (request, &moving, struct request, link) {
         struct model_queue *heir = heir_of(queue, request);
 
