@@ -333,14 +333,14 @@ void batch_release(struct lane *lane, struct batch *batch)
 }
 
 /* A plan that could not be made for want of room for its packed weights can be when others' have
- * left. */
+ * left.  How much it lacks nobody knows: more than is there. */
 static bool lacks_weights(struct batcher *batcher, struct batch *batch, struct error *err)
 {
     if (err->status != STATUS_NO_MEMORY ||
         !batcher_make_way(batcher, batch->queue, batcher->device->memory->page_bytes))
         return false;
-    batch->needed_bytes = batcher->device->memory->page_bytes;
-    batch->available_bytes = ledger_ceiling(batcher->ledger);
+    batch->available_bytes = batcher_device_free(batcher, ledger_ceiling(batcher->ledger));
+    batch->needed_bytes = batch->available_bytes + batcher->device->memory->page_bytes;
     return true;
 }
 

@@ -182,6 +182,8 @@ void batcher_on_wait(struct batcher *batcher, void (*waits)(void *arg), void *ar
  * of what it had, if that is more), until it has its max_batch_size again. */
 void batcher_halve_caps(struct batcher *batcher);
 void batcher_raise_caps(struct batcher *batcher);
+/* What of `most` bytes the device itself has free, where it says so: others hold the rest. */
+uint64_t batcher_device_free(const struct batcher *batcher, uint64_t most);
 /* Sum over lanes. */
 uint64_t batcher_cached_bytes(struct batcher *batcher);
 int64_t batcher_last_batch_us(struct batcher *batcher);

@@ -237,6 +237,17 @@ void batcher_raise_caps(struct batcher *batcher)
 
 /* ---- cached memory ---- */
 
+uint64_t batcher_device_free(const struct batcher *batcher, uint64_t most)
+{
+    struct mem_source *memory = batcher->device->memory;
+    uint64_t free_bytes, total_bytes;
+
+    if (memory->ops->query == NULL ||
+        memory->ops->query(memory, &free_bytes, &total_bytes) != STATUS_OK)
+        return most;
+    return free_bytes < most ? free_bytes : most;
+}
+
 static uint64_t cached_of(const struct lane_arena *arena)
 {
     size_t committed = lane_arena_committed(arena), used = lane_arena_used(arena);

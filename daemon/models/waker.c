@@ -84,18 +84,6 @@ static uint64_t needed_bytes(const struct model *model)
     return model->resident.device_bytes + first_batch_bytes(model);
 }
 
-/* What the device has free of it, where it says so: others hold the rest. */
-static uint64_t free_of(const struct device *device, uint64_t available_bytes)
-{
-    struct mem_source *memory = device->memory;
-    uint64_t free_bytes, total_bytes;
-
-    if (memory->ops->query == NULL ||
-        memory->ops->query(memory, &free_bytes, &total_bytes) != STATUS_OK)
-        return available_bytes;
-    return free_bytes < available_bytes ? free_bytes : available_bytes;
-}
-
 /* Its requests may wait; a wake does not, and hears why. */
 static void postpone(struct model *model, bool in_vain, uint64_t available_bytes,
                      const struct error *err)
@@ -105,7 +93,8 @@ static void postpone(struct model *model, bool in_vain, uint64_t available_bytes
     struct queue_use use;
 
     queue_blame(model->queue, needed_bytes(model),
-                in_vain ? free_of(repository->config.device, available_bytes) : available_bytes);
+                in_vain ? batcher_device_free(repository->config.batcher, available_bytes)
+                        : available_bytes);
     pthread_mutex_lock(&repository->lock);
     if (model->resident.is_wanted)
         model->resident.last_error = *err;

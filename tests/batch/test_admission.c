@@ -244,6 +244,24 @@ static void what_other_models_would_give_makes_the_impossible_wait(void **state)
     batcher_set_make_way(fixture.batcher, NULL, NULL);
 }
 
+static void a_plan_without_room_for_its_weights_waits_and_needs_more_than_there_is(void **state)
+{
+    uint64_t movable = UINT64_MAX;
+    struct call *call;
+
+    (void)state;
+    fixture.budget = 16 * FAKE_PAGE;
+    fixture.network.plan_status = STATUS_NO_MEMORY;
+    start();
+    batcher_set_make_way(fixture.batcher, give_way, &movable);
+    batcher_set_memory_wait(fixture.batcher, 30000);
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    assert_non_null(strstr(call->request.error.text, "needs 69632 bytes, 65536 are available"));
+    batcher_set_make_way(fixture.batcher, NULL, NULL);
+}
+
 static void a_device_out_of_memory_is_tried_twice(void **state)
 {
     struct call *call;
@@ -336,6 +354,7 @@ int main(void)
         TEST(a_large_batch_is_not_starved_by_small_ones),
         TEST(a_ticket_ages_while_its_request_is_tried),
         TEST(what_other_models_would_give_makes_the_impossible_wait),
+        TEST(a_plan_without_room_for_its_weights_waits_and_needs_more_than_there_is),
         TEST(a_device_out_of_memory_is_tried_twice),
         TEST(caps_halve_at_once_and_grow_a_row_at_a_time),
         TEST(trim_gives_back_what_lanes_cache),
