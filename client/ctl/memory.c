@@ -52,6 +52,32 @@ static void print_owners(const json_t *owners)
     table_print(table, stdout);
 }
 
+/* Memory of clients: nothing where none is registered. */
+static void print_regions(const json_t *shared)
+{
+    static const char *const titles[] = {"REGION", "KIND", "BYTES", "USES", "SINCE", "LAST USE"};
+    const json_t *regions = json_object_get(shared, "regions"), *region;
+    struct table *table;
+    size_t i;
+
+    if (json_array_size(regions) == 0)
+        return;
+    (void)printf("\nclients' shared memory, part of no sum above:\n");
+    table = table_create(6, titles, "llrrrr");
+    json_array_foreach(regions, i, region)
+    {
+        char bytes[TEXT_ROOM], since[TEXT_ROOM], use[TEXT_ROOM], uses[TEXT_ROOM];
+
+        (void)snprintf(uses, sizeof(uses), "%" PRIu64, json_number(region, "uses"));
+        table_add(table,
+                  (const char *const[]){json_text(region, "name"), json_text(region, "kind"),
+                                        text_of_bytes(json_number(region, "bytes"), bytes), uses,
+                                        text_of_us(json_number(region, "since_us"), since),
+                                        text_of_us(json_number(region, "last_use_us"), use)});
+    }
+    table_print(table, stdout);
+}
+
 static void show_memory(const json_t *answer)
 {
     const json_t *host = json_object_get(answer, "host"), *kinds = json_object_get(answer, "kinds");
@@ -82,6 +108,7 @@ static void show_memory(const json_t *answer)
                      text_of_bytes(json_number(host, "cached_bytes"), b),
                      text_of_bytes(json_number(host, "limit_bytes"), c));
     print_owners(json_object_get(answer, "owners"));
+    print_regions(json_object_get(answer, "shared_memory"));
 }
 
 /* ---- --why ---- */

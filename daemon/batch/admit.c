@@ -110,10 +110,24 @@ static bool is_passed(const struct batch *batch, size_t output)
     const struct request *request = first_of(batch);
     size_t input;
 
-    if (batch->gathers || !request->keeps_inputs || queue->out_port[output].dtype == DTYPE_STRING)
+    if (!request->keeps_inputs || queue->out_port[output].dtype == DTYPE_STRING)
         return false;
     input = plan_passed_input(batch->plan, output);
-    return input != SIZE_MAX && request->in[input].bytes >= batch->out[output].bytes;
+    return input != SIZE_MAX && batch->binds[input] && request->in[input].memory == MEMORY_OWN &&
+           request->out[output].room.data == NULL &&
+           request->in[input].bytes >= batch->out[output].bytes;
+}
+
+/* Whether the run may write the output where the client wants it at once. */
+static bool goes_to_room(const struct batch *batch, size_t output, bool is_host)
+{
+    const struct request_room *room = &first_of(batch)->out[output].room;
+    bool is_reachable = room->memory == (is_host ? MEMORY_SHARED : MEMORY_DEVICE);
+
+    return room->data != NULL && batch->is_whole && is_reachable && room->apart &&
+           (uintptr_t)room->data % IO_ALIGNMENT == 0 && batch->out[output].bytes > 0 &&
+           batch->out[output].bytes <= room->bytes &&
+           plan_takes_foreign_output(batch->plan, output);
 }
 
 /* Lays the wanted outputs out in the response; returns their bytes.  On the host each has room for
@@ -140,6 +154,10 @@ static uint64_t lay_out_response(struct batch *batch, bool is_host)
             batch->out_offset[i] = OUTPUT_PASSED;
             continue;
         }
+        if (goes_to_room(batch, i, is_host)) {
+            batch->out_offset[i] = OUTPUT_ROOM;
+            continue;
+        }
         batch->out_offset[i] = bytes;
         if (is_host)
             batch->out[i].bytes = align_io(batch->out[i].bytes) + RUN_GUARD_BYTES;
@@ -148,27 +166,25 @@ static uint64_t lay_out_response(struct batch *batch, bool is_host)
     return bytes;
 }
 
-/* Kernels read elements: a body that put a tensor at an odd address is copied. */
-static bool is_bindable(const struct batch *batch)
+/* Whether the run may read the input where it lies.  Kernels read elements: a body that put a
+ * tensor at an odd address is copied. */
+static bool is_bindable(const struct batch *batch, size_t input, bool is_host)
 {
-    const struct model_queue *queue = batch->queue;
-    const struct request *request = first_of(batch);
+    const struct request_input *in = &first_of(batch)->in[input];
+    enum dtype dtype = batch->queue->in_port[input].dtype;
+    size_t element = is_host ? dtype_bytes(dtype) : IO_ALIGNMENT;
+    size_t alignment = dtype == DTYPE_STRING ? _Alignof(struct bytes) : element;
 
-    if (batch->count != 1 || batch->plan_rows != batch->rows)
+    if (!batch->is_whole || is_host != (in->memory != MEMORY_DEVICE))
         return false;
-    for (size_t i = 0; i < queue->inputs; i++) {
-        size_t element = dtype_bytes(queue->in_port[i].dtype);
-        size_t alignment =
-            queue->in_port[i].dtype == DTYPE_STRING ? _Alignof(struct bytes) : element;
-
-        if (alignment > 0 && (uintptr_t)request->in[i].data % alignment != 0)
-            return false;
-    }
-    return true;
+    if (alignment > 0 && (uintptr_t)in->data % alignment != 0)
+        return false;
+    return in->memory == MEMORY_OWN || plan_takes_foreign_input(batch->plan, input);
 }
 
-/* Bytes of each input in the plan's shape, and of the io memory they take together. */
-static uint64_t lay_out_inputs(struct batch *batch)
+/* Bytes of each input in the plan's shape, and of the io memory that those take together which are
+ * not bound where they lie. */
+static uint64_t lay_out_inputs(struct batch *batch, bool is_host)
 {
     const struct model_queue *queue = batch->queue;
     const struct request *first = first_of(batch);
@@ -180,7 +196,9 @@ static uint64_t lay_out_inputs(struct batch *batch)
         if (queue->max_batch_size > 0)
             tensor.shape.dims[0] = batch->plan_rows;
         batch->in[i] = (struct run_buffer){.bytes = tensor_bytes(&tensor)};
-        bytes += align_io(batch->in[i].bytes);
+        batch->binds[i] = is_bindable(batch, i, is_host);
+        if (!batch->binds[i])
+            bytes += align_io(batch->in[i].bytes);
     }
     return bytes;
 }
@@ -190,14 +208,15 @@ static bool take_tables(struct lane *lane, struct batch *batch)
     const struct model_queue *queue = batch->queue;
 
     batch->in = arena_take_array(&lane->scratch, queue->inputs, sizeof(*batch->in));
+    batch->binds = arena_take_array(&lane->scratch, queue->inputs, sizeof(*batch->binds));
     batch->out = arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out));
     batch->out_offset =
         arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out_offset));
     batch->out_base = arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->out_base));
     batch->true_shapes =
         arena_take_array(&lane->scratch, queue->outputs, sizeof(*batch->true_shapes));
-    return batch->in != NULL && batch->out != NULL && batch->out_offset != NULL &&
-           batch->out_base != NULL && batch->true_shapes != NULL;
+    return batch->in != NULL && batch->binds != NULL && batch->out != NULL &&
+           batch->out_offset != NULL && batch->out_base != NULL && batch->true_shapes != NULL;
 }
 
 /* Whom statistics and history name. */
@@ -252,11 +271,9 @@ static enum status try_reserve(struct lane *lane, struct batch *batch)
     struct host_pool_stats host;
 
     batch->out_shapes = plan_output_shapes(batch->plan, &batch->out_bound);
-    batch->gathers = !is_host || !is_bindable(batch);
+    batch->is_whole = batch->count == 1 && batch->plan_rows == batch->rows;
+    batch->io_bytes = lay_out_inputs(batch, is_host);
     response_bytes = lay_out_response(batch, is_host);
-    batch->io_bytes = lay_out_inputs(batch);
-    if (!batch->gathers)
-        batch->io_bytes = 0;
     if (!is_host)
         batch->io_bytes += response_bytes;
     batch->lacks_host = false;

@@ -1,6 +1,7 @@
 /* An admitted batch: gather rows, run the plan, hand every request its slice.
  *
- * A batch of one binds the request's own bytes.  Padding repeats the first row: it costs the same
+ * A batch of one binds the request's own bytes, and writes outputs where the client wants them if
+ * that may be (admit.c).  Padding repeats the first row: it costs the same
  * as zeros and cannot be an index out of range where the data is none.  When a run fails because of
  * what one request sent (an index out of range), the others must not pay for it: they run again one
  * by one.
@@ -29,37 +30,40 @@ void batch_fail(struct batch *batch, const struct error *err)
 
 /* ---- in ---- */
 
-static void copy_in(struct lane *lane, void *to, const void *from, size_t bytes)
+static void copy_in(struct lane *lane, void *to, const void *from, size_t bytes,
+                    enum request_memory memory)
 {
     const struct device_ops *ops = lane->batcher->device->ops;
 
     if (bytes == 0)
         return;
+    /* A lost device shows in plan_run. */
     if (ops->host_memory)
         memcpy(to, from, bytes);
+    else if (memory == MEMORY_DEVICE)
+        (void)ops->copy(lane->device_lane, to, from, bytes);
     else
-        (void)ops->copy_in(lane->device_lane, to, from,
-                           bytes); /* a lost device shows in plan_run */
+        (void)ops->copy_in(lane->device_lane, to, from, bytes);
 }
 
 /* Writes input `index` of every request behind one another, then rows of padding. */
 static void gather_input(struct lane *lane, struct batch *batch, size_t index, char *to)
 {
     size_t row_bytes = batch->plan_rows > 0 ? batch->in[index].bytes / (size_t)batch->plan_rows : 0;
-    const char *first_row = NULL;
+    const struct request_input *first = NULL;
     struct request *request;
     char *at = to;
 
     LIST_FOR_EACH (request, &batch->requests, struct request, link) {
         const struct request_input *in = &request->in[index];
 
-        copy_in(lane, at, in->data, in->bytes);
+        copy_in(lane, at, in->data, in->bytes, in->memory);
         at += in->bytes;
-        if (first_row == NULL)
-            first_row = in->data;
+        if (first == NULL)
+            first = in;
     }
     while (row_bytes > 0 && at + row_bytes <= to + batch->in[index].bytes) {
-        copy_in(lane, at, first_row, row_bytes);
+        copy_in(lane, at, first->data, row_bytes, first->memory);
         at += row_bytes;
     }
     batch->in[index].data = to;
@@ -78,7 +82,7 @@ static enum status bind_inputs(struct lane *lane, struct batch *batch, char **ou
         TRY(lane_arena_begin_for(lane->io, &use, &base));
     batch->io_base = at = base;
     for (size_t i = 0; i < batch->queue->inputs; i++) {
-        if (!batch->gathers) {
+        if (batch->binds[i]) {
             /* The run only reads it. */
             batch->in[i].data = (void *)(uintptr_t)first->in[i].data;
             continue;
@@ -92,6 +96,7 @@ static enum status bind_inputs(struct lane *lane, struct batch *batch, char **ou
 
 static void bind_outputs(struct lane *lane, struct batch *batch, char *device_outputs)
 {
+    const struct request *first = LIST_FIRST(&batch->requests, struct request, link);
     char *host = response_data(batch->response);
     bool is_host = lane->batcher->device->ops->host_memory;
 
@@ -99,7 +104,9 @@ static void bind_outputs(struct lane *lane, struct batch *batch, char *device_ou
         if (batch->out_offset[i] == OUTPUT_PASSED)
             batch->out[i].data = batch->out_base[i] =
                 batch->in[plan_passed_input(batch->plan, i)].data;
-        if (batch->out_offset[i] >= OUTPUT_PASSED)
+        if (batch->out_offset[i] == OUTPUT_ROOM)
+            batch->out[i].data = batch->out_base[i] = first->out[i].room.data;
+        if (batch->out_offset[i] >= OUTPUT_SPECIAL)
             continue;
         batch->out_base[i] = host + batch->out_offset[i];
         batch->out[i].data = (is_host ? host : device_outputs) + batch->out_offset[i];
@@ -182,6 +189,19 @@ static bool makes_text(const struct model_queue *queue)
     return false;
 }
 
+/* Whether some request wants the output on the host. */
+static bool is_fetched(const struct batch *batch, size_t output)
+{
+    const struct request *request;
+
+    if (batch->out_offset[output] >= OUTPUT_SPECIAL && batch->out_offset[output] != OUTPUT_PLACED)
+        return false;
+    LIST_FOR_EACH (request, &batch->requests, struct request, link)
+        if (request->out[output].wanted && request->out[output].room.memory != MEMORY_DEVICE)
+            return true;
+    return false;
+}
+
 /* Outputs on their way to the response; the run waits for them. */
 static enum status fetch_outputs(void *arg)
 {
@@ -192,7 +212,7 @@ static enum status fetch_outputs(void *arg)
     if (ops->host_memory)
         return STATUS_OK;
     for (size_t i = 0; i < batch->queue->outputs; i++)
-        if (batch->out_offset[i] != OUTPUT_UNWANTED && batch->out_offset[i] != OUTPUT_PASSED)
+        if (is_fetched(batch, i))
             TRY(ops->copy_out(lane->device_lane, batch->out_base[i], batch->out[i].data,
                               batch->out[i].bytes));
     return STATUS_OK;
@@ -256,7 +276,7 @@ static enum status check_rows(const struct batch *batch, struct error *err)
 {
     const struct model_queue *queue = batch->queue;
 
-    if (batch->count == 1 && batch->plan_rows == batch->rows)
+    if (batch->is_whole)
         return STATUS_OK;
     for (size_t i = 0; i < queue->outputs; i++) {
         const struct shape *shape = &batch->true_shapes[i];
@@ -274,16 +294,22 @@ static enum status check_rows(const struct batch *batch, struct error *err)
     return STATUS_OK;
 }
 
+/* Where the request's rows of an output begin. */
+static size_t slice_offset(const struct request_output *out, const struct request *request,
+                           int64_t first_row)
+{
+    return first_row > 0 ? out->bytes / (size_t)request->rows * (size_t)first_row : 0;
+}
+
 static void slice(struct batch *batch, struct request *request, int64_t first_row)
 {
     const struct model_queue *queue = batch->queue;
-    bool whole = batch->count == 1 && batch->plan_rows == batch->rows;
 
     for (size_t i = 0; i < queue->outputs; i++) {
         struct request_output *out = &request->out[i];
         struct tensor tensor = {.dtype = queue->out_port[i].dtype, .shape = batch->true_shapes[i]};
 
-        if (!whole && tensor.shape.rank > 0)
+        if (!batch->is_whole && tensor.shape.rank > 0)
             tensor.shape.dims[0] = request->rows;
         out->shape = tensor.shape;
         out->data = NULL;
@@ -291,24 +317,52 @@ static void slice(struct batch *batch, struct request *request, int64_t first_ro
         if (!out->wanted)
             continue;
         out->bytes = tensor_bytes(&tensor);
-        out->data = batch->out_base[i];
-        if (first_row > 0)
-            out->data = batch->out_base[i] + out->bytes / (size_t)request->rows * (size_t)first_row;
+        if (out->room.memory != MEMORY_DEVICE || batch->out_offset[i] == OUTPUT_ROOM)
+            out->data = batch->out_base[i] + slice_offset(out, request, first_row);
     }
 }
 
-static void slice_all(struct batch *batch)
+/* Slices that are wanted in memory of the device and are not there yet. */
+static enum status deliver(struct lane *lane, struct batch *batch, struct request *request,
+                           int64_t first_row, bool *out_waits)
+{
+    const struct device_ops *ops = lane->batcher->device->ops;
+
+    for (size_t i = 0; i < batch->queue->outputs; i++) {
+        struct request_output *out = &request->out[i];
+        const char *from = batch->out[i].data;
+
+        if (!out->wanted || out->room.memory != MEMORY_DEVICE || out->data != NULL ||
+            out->bytes > out->room.bytes)
+            continue;
+        if (out->bytes > 0)
+            TRY(ops->copy(lane->device_lane, out->room.data,
+                          from + slice_offset(out, request, first_row), out->bytes));
+        out->data = out->room.data;
+        *out_waits = true;
+    }
+    return STATUS_OK;
+}
+
+static enum status slice_all(struct lane *lane, struct batch *batch)
 {
     struct request *request;
+    bool waits = false;
     int64_t row = 0;
 
     LIST_FOR_EACH (request, &batch->requests, struct request, link) {
         slice(batch, request, row);
+        TRY(deliver(lane, batch, request, row, &waits));
+        row += request->rows;
+    }
+    if (waits)
+        TRY(lane->batcher->device->ops->lane_wait(lane->device_lane));
+    LIST_FOR_EACH (request, &batch->requests, struct request, link) {
         request->response = response_ref(batch->response);
         request->status = STATUS_OK;
         request->batch_rows = batch->rows;
-        row += request->rows;
     }
+    return STATUS_OK;
 }
 
 /* ---- the whole ---- */
@@ -330,12 +384,12 @@ static enum status run_once(struct lane *lane, struct batch *batch, struct error
     }
     if (status == STATUS_OK)
         status = check_rows(batch, err);
-    else if (!lane->batcher->device->ops->host_memory)
+    if (status == STATUS_OK)
+        status = slice_all(lane, batch);
+    if (status != STATUS_OK && !lane->batcher->device->ops->host_memory)
         (void)lane->device_lane->device->ops->lane_wait(lane->device_lane); /* copies of inputs */
     if (batch->io_bytes > 0)
         lane_arena_end(lane->io);
-    if (status == STATUS_OK)
-        slice_all(batch);
     batch->sliced_ns = clock_now_ns();
     return status;
 }

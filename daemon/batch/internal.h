@@ -13,6 +13,8 @@ struct lane;
 #define OUTPUT_UNWANTED SIZE_MAX       /* in batch->out_offset: nobody asked for it */
 #define OUTPUT_PLACED   (SIZE_MAX - 1) /* the run finds its shape and asks for room */
 #define OUTPUT_PASSED   (SIZE_MAX - 2) /* it is an input: nothing is written */
+#define OUTPUT_ROOM     (SIZE_MAX - 3) /* the run writes it where the client wants it */
+#define OUTPUT_SPECIAL  OUTPUT_ROOM    /* from here on: it has no place in the response */
 
 /* One batch on its way through a lane.  Everything it points to outlives it or is in lane->scratch.
  */
@@ -23,10 +25,11 @@ struct batch {
     size_t count;        /* of requests */
     int64_t rows;        /* of the requests */
     int64_t plan_rows; /* ≥ rows: those behind are padding.  0: the model has no batch dimension */
+    bool is_whole;     /* one request and no padding: its tensors are the plan's */
     struct plan *plan;
     const struct shape *out_shapes; /* the plan's */
     const bool *out_bound;          /* the plan's; may be NULL */
-    bool gathers;                   /* inputs are copied together, else bound where they are */
+    bool *binds;                    /* per input: bound where it is, else copied together */
     uint64_t io_bytes;              /* of the lane's io memory */
     char *io_base;
     uint64_t peak_bytes;                    /* whole pages held for the activations */

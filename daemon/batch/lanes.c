@@ -433,6 +433,7 @@ enum status lanes_start(struct batcher *batcher)
     enum status status = STATUS_OK;
 
     (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* a fault in a client's memory is answered where it is met */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     for (unsigned i = 0; i < batcher->lanes && status == STATUS_OK; i++) {
         struct lane *lane = &batcher->lane[i];

@@ -20,20 +20,41 @@ struct model_queue;
 struct profile;
 struct response_buffer;
 
+/* Whose memory a tensor lies in.  What is not our own, another process may change at any time: it
+ * is looked at in place only where that can do no more than spoil the answer. */
+enum request_memory {
+    MEMORY_OWN,    /* the host's, of this process alone */
+    MEMORY_SHARED, /* the host's, a client's as well */
+    MEMORY_DEVICE, /* the device's, a client's as well; only on devices without host_memory */
+};
+
 /* One input as it came: `data` holds `bytes` bytes, dense row-major.  STRING: an array of struct
- * bytes. */
+ * bytes, always MEMORY_OWN together with what they point to. */
 struct request_input {
     struct shape shape; /* as sent, batch dimension included */
-    const void *data;   /* borrowed from the request's body or arena until `done` */
+    const void *data;   /* borrowed from the request's body, arena or a region until `done` */
     size_t bytes;
+    enum request_memory memory;
+};
+
+/* Where the client wants an output: the batcher writes it there at once where it can.  Never for
+ * STRING. */
+struct request_room {
+    void *data; /* NULL: it wants it in the answer */
+    size_t bytes;
+    enum request_memory memory;
+    bool apart; /* no byte of it is one of the request's inputs or other rooms */
 };
 
 /* One output of one request: a slice of the batch's response buffer. */
 struct request_output {
     bool wanted;
+    struct request_room room;
     struct shape shape;
-    const void *data; /* in `response`, or an input's (keeps_inputs); NULL when not wanted */
-    size_t bytes;     /* STRING: count x sizeof(struct bytes) */
+    const void *data; /* in `response`, or an input's (keeps_inputs), or room.data: it is there
+                         already (always so for MEMORY_DEVICE); NULL when not wanted */
+    size_t bytes;     /* STRING: count x sizeof(struct bytes).  More than room.bytes: it is not
+                         there, `data` is the response's or, of MEMORY_DEVICE, NULL */
 };
 
 struct request {
@@ -53,7 +74,7 @@ struct request {
     int64_t deadline_us;      /* CLOCK_NEVER: none */
     int64_t queue_timeout_us; /* from the request's `timeout` parameter; 0: the policy's */
     atomic_bool cancelled;
-    bool keeps_inputs; /* their data outlives the answer, which may point into it */
+    bool keeps_inputs; /* data of MEMORY_OWN outlives the answer, which may point into it */
     bool no_inline;    /* never on the caller's thread (its turn's share of the loop is spent) */
     struct profile *profile; /* measures the run, if the request runs alone; NULL: nothing does */
     bool any_version;  /* it named none: a later version may answer in the place of the newest */

@@ -56,6 +56,7 @@ static enum status check_ranges(const struct config_set *set, struct error *err)
         {KEY_device_lanes, 1, 32, "allowed are 1 to 32"},
         {KEY_device_threads, 0, 1024, "allowed are 0 to 1024"},
         {KEY_memory_history, 0, 65536, "allowed are 0 to 65536"},
+        {KEY_memory_shared_memory_regions, 0, 1024, "allowed are 0 to 1024"},
     };
 
     for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {

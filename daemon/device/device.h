@@ -32,6 +32,13 @@ struct device_peaks {
     uint64_t cache_size; /* what they hold; 0: they are not told apart */
 };
 
+struct device_import {
+    const void *handle;
+    size_t handle_bytes;
+    int64_t device_id; /* as the exporter numbers the devices */
+    uint64_t bytes;
+};
+
 struct device_ops {
     const char *name;
     enum status (*open)(const struct device_config *config, struct device **out_device,
@@ -64,6 +71,13 @@ struct device_ops {
      * staged.  A wish: without it copies are slower.  NULL: nothing to do. */
     enum status (*pin)(struct device *device, void *base, size_t bytes);
     void (*unpin)(struct device *device, void *base);
+    /* Memory of the device that another process exported (CUDA: a cudaIpcMemHandle_t), mapped here:
+     * at least `bytes`, all accessible.  The other may write to it at any time.  STATUS_INVALID:
+     * the handle is none, of another device, or of less memory.  import_close() when nothing uses
+     * it any more.  NULL: there is no such thing. */
+    enum status (*import_open)(struct device *device, const struct device_import *import,
+                               void **out_address, struct error *err);
+    void (*import_close)(struct device *device, void *address);
     /* Device bytes that this process holds besides what `memory` gave out (context, modules), as
      * far as it can be told: by what the device has free.  What changed between two calls counts as
      * ours; fixed_mark() says that what changed until now is not.  NULL: there are none. */

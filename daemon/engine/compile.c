@@ -379,6 +379,8 @@ static enum status make(struct making *making, const struct shape *shapes,
         describe_outputs(making) != STATUS_OK)
         return no_memory(err);
     describe_carries(making);
+    if (plan_note_foreign(plan) != STATUS_OK)
+        return no_memory(err);
     plan->recordings = recordings_create(plan, making->network->device);
     return STATUS_OK;
 }

@@ -142,6 +142,10 @@ const struct shape *plan_output_shapes(const struct plan *plan, const bool **out
 /* The input whose bytes the output is, unchanged: a run may be given one buffer for both, and
  * copies nothing then.  SIZE_MAX: none. */
 size_t plan_passed_input(const struct plan *plan, size_t output);
+/* Whether a run may be given memory there that another process writes to meanwhile: all it can do
+ * is spoil the answer.  Else a copy must be bound. */
+bool plan_takes_foreign_input(const struct plan *plan, size_t input);
+bool plan_takes_foreign_output(const struct plan *plan, size_t output);
 
 /* One tensor bound from outside.  Host or device memory as the device wants it (CPU: host).  An
  * output whose room goes on for a line behind the next multiple of 64 is guarded: the run writes

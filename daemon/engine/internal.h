@@ -160,6 +160,7 @@ struct plan {
     uint64_t *out_bytes; /* of out_shapes */
     int64_t *out_found;  /* per output: index into found shapes, -1 when exact or behind the cut */
     bool *out_deferred;  /* made behind the cut */
+    bool *in_foreign, *out_foreign; /* foreign.c */
 
     size_t step_count;
     struct step *steps;
@@ -193,6 +194,9 @@ struct plan *plan_cache_find(struct network *network, const struct program *prog
                              const struct shape *shapes, const void *const *values);
 void plan_cache_add(struct network *network, struct plan *plan); /* takes a reference of its own */
 void plan_cache_clear(struct network *network);
+/* foreign.c: which inputs and outputs may be memory that others write to.  Steps, outputs and
+ * carries are known. */
+enum status plan_note_foreign(struct plan *plan);
 void plan_destroy(struct plan *plan); /* compile.c; NULL and half-made ones are fine */
 
 /* guard.c: see there.  A frame's bases, as slots are resolved with them; a base that is NULL has no

@@ -166,6 +166,7 @@ static enum status start_server(struct daemon *daemon, struct error *err)
         .batcher = daemon->batcher,
         .warden = daemon->warden,
         .host_pool = daemon->host_pool,
+        .importer = daemon->device,
         .device = daemon->device_text,
         .hooks = {.arg = daemon,
                   .reload = reload_config,

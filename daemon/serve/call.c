@@ -14,6 +14,7 @@
 #include "serve/codec/message.h"
 #include "serve/endpoint.h"
 #include "serve/internal.h"
+#include "serve/shared.h"
 
 enum { KEPT_ARENA_BYTES = 64 << 10, SMALL_BODY_BYTES = 2048, BODY_ALIGN = 64 };
 
@@ -126,7 +127,8 @@ void call_unref(struct call *call)
     drop_spill(call);
     if (call->is_rest)
         message_destroy(call->message);
-    give_buffers(call); /* their list lies in the arena */
+    give_buffers(call); /* their lists lie in the arena */
+    shared_give(call);
     request_release(&call->request);
     model_unref(call->model);
     give_to_pool(call);

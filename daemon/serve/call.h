@@ -17,6 +17,7 @@
 
 struct connection;
 struct endpoint;
+struct held_region;
 struct infer_message;
 struct model;
 struct route;
@@ -108,9 +109,10 @@ struct call {
     struct body body;
     struct reply reply;
     struct lent_buffer *lent;
-    struct slice path[4]; /* REST: what the pattern's variables matched, decoded */
-    struct slice query;   /* REST */
-    struct model *model;  /* referenced */
+    struct held_region *regions; /* whose bytes its request uses (shared.h) */
+    struct slice path[4];        /* REST: what the pattern's variables matched, decoded */
+    struct slice query;          /* REST */
+    struct model *model;         /* referenced */
     struct infer_message *infer;
     ProtobufCMessage
         *message;           /* of an endpoint that takes one; gRPC: in the arena, REST: malloc's */

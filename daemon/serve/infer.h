@@ -4,7 +4,16 @@
 #define SERVE_INFER_H
 
 #include "models/repository.h"
+#include "regions/regions.h"
 #include "serve/call.h"
+
+/* Where in shared memory a tensor lies: its "shared_memory_…" parameters. */
+struct shared_wish {
+    bool is_given; /* some of them were */
+    bool has_region, has_bytes;
+    struct slice region;
+    uint64_t offset, bytes;
+};
 
 struct infer_input {
     struct slice name;
@@ -15,8 +24,9 @@ struct infer_input {
     size_t bytes;
     bool has_data;
     bool is_ready; /* data is aligned and, for STRING, an array of struct bytes already */
-    bool in_shared_memory;
-    bool is_binary; /* REST: `bytes` of the binary part */
+    struct shared_wish shared;
+    struct region_span span; /* of the region, once it is bound */
+    bool is_binary;          /* REST: `bytes` of the binary part */
 };
 
 struct infer_output {
@@ -24,6 +34,8 @@ struct infer_output {
     int64_t classes; /* > 0: the best so many classes as text */
     bool is_binary;  /* REST: by reference behind the JSON */
     bool has_binary; /* REST: is_binary was said */
+    struct shared_wish shared;
+    struct region_span span; /* of the region, once it is bound */
 };
 
 struct infer_message {

@@ -5,6 +5,7 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
+#include "regions/regions.h"
 #include "serve/call.h"
 #include "serve/connection.h"
 #include "serve/server.h"
@@ -48,6 +49,7 @@ struct server {
     struct batcher *batcher;
     struct warden *warden;
     struct host_pool *host_pool;
+    struct regions *regions;
     struct server_hooks hooks;
     struct limits limits;
     int64_t started_us;

@@ -220,6 +220,7 @@ static void on_second(evutil_socket_t fd, short what, void *arg)
     server_touch(server);
     LIST_FOR_EACH (connection, &server->connections, struct connection, link)
         connection_sweep(connection, now_us);
+    regions_sweep(server->regions);
     resume_accepting(server);
 }
 
@@ -258,6 +259,15 @@ void server_configure(struct server *server, const struct config *config)
 {
     const struct config_server *keys = &config->server;
 
+    const struct region_limits regions = {
+        .policy = strcmp(config->memory.shared_memory, "off") == 0   ? REGIONS_OFF
+                  : strcmp(config->memory.shared_memory, "any") == 0 ? REGIONS_ANY
+                                                                     : REGIONS_LOCAL,
+        .regions = config->memory.shared_memory_regions,
+        .bytes = config->memory.shared_memory_limit,
+    };
+
+    regions_set_limits(server->regions, &regions);
     server->limits = (struct limits){
         .max_connections = keys->max_connections,
         .max_streams = server->limits.max_streams ? server->limits.max_streams : keys->max_streams,
@@ -314,7 +324,6 @@ static void init(struct server *server, const struct server_config *config)
     list_init(&server->dirty);
     list_init(&server->waiting);
     list_init(&server->watchers);
-    server_configure(server, config->config);
 }
 
 enum status event_failure(void)
@@ -369,10 +378,14 @@ enum status server_create(const struct server_config *config, struct server **ou
     if (server == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the server");
     init(server, config);
-    status = add_events(server);
+    status = regions_create(config->importer, &server->regions);
+    if (status == STATUS_OK)
+        status = add_events(server);
     if (status != STATUS_OK)
         (void)error_set(err, status, "cannot make the loop's events");
     else
+        server_configure(server, config->config);
+    if (status == STATUS_OK)
         status = open_listeners(server, config, err);
     if (status != STATUS_OK) {
         adopt_nothing(server);
@@ -426,6 +439,7 @@ void server_destroy(struct server *server)
         mailbox_deinit(&server->notices);
     deadlines_deinit(server);
     call_pool_trim(server);
+    regions_destroy(server->regions);
     free(server);
 }
 

@@ -11,6 +11,7 @@
 #include "models/repository.h"
 #include "models/warden.h"
 
+struct device;
 struct event_base;
 struct server;
 
@@ -38,7 +39,8 @@ struct server_config {
     struct warden *warden;
     struct host_pool *host_pool;
     struct server_hooks hooks;
-    const char *device; /* one line about it, copied; NULL: not told */
+    struct device *importer; /* takes in CUDA memory of other processes; NULL: nobody does */
+    const char *device;      /* one line about it, copied; NULL: not told */
     /* Sockets from systemd (SD_LISTEN_FDS) by name: "grpc", "http", "metrics", "admin". */
     size_t activated;
     const struct activated_fd *activated_fds; /* adopted on success */

@@ -5,6 +5,7 @@
 
 #include "serve/codec/typed_contents.h"
 #include "serve/codec/wire.h"
+#include "serve/shared.h"
 
 /* Field numbers of ModelInferRequest and what is inside. */
 enum { MODEL_NAME = 1, MODEL_VERSION = 2, ID = 3, PARAMETERS = 4, INPUTS = 5, OUTPUTS = 6 };
@@ -154,6 +155,24 @@ static enum status read_shape(const struct wire_field *field, struct shape *shap
     return wire.failed ? bad_message(err) : STATUS_OK;
 }
 
+/* Of a tensor; false in *out_taken: the parameter is about something else. */
+static enum status read_shared(const struct parameter *parameter, const char *what,
+                               struct slice name, struct shared_wish *wish, bool *out_taken,
+                               struct error *err)
+{
+    const struct shared_parameter shared = {.key = parameter->key,
+                                            .is_text = parameter->kind == STRING_PARAM,
+                                            .is_number = parameter->kind == INT64_PARAM ||
+                                                         parameter->kind == UINT64_PARAM,
+                                            .text = parameter->text,
+                                            .number = parameter->number,
+                                            .what = what,
+                                            .name = name};
+
+    *out_taken = shared_is_parameter(parameter->key);
+    return *out_taken ? shared_put(wish, &shared, err) : STATUS_OK;
+}
+
 static enum status read_input(struct call *call, const struct wire_field *outer,
                               struct infer_input *input, struct error *err)
 {
@@ -161,6 +180,7 @@ static enum status read_input(struct call *call, const struct wire_field *outer,
     struct wire_field field;
     struct slice contents = {NULL, 0}, datatype = {"", 0};
     struct parameter parameter;
+    bool is_shared;
 
     while (wire_next(&wire, &field)) {
         if (field.number == INPUT_SHAPE &&
@@ -177,7 +197,7 @@ static enum status read_input(struct call *call, const struct wire_field *outer,
         } else if (field.number == INPUT_PARAMETERS) {
             if (!read_parameter(&field, &parameter))
                 return bad_message(err);
-            input->in_shared_memory |= key_is(&parameter, "shared_memory_region");
+            TRY(read_shared(&parameter, "input", input->name, &input->shared, &is_shared, err));
         }
     }
     if (wire.failed)
@@ -187,6 +207,7 @@ static enum status read_input(struct call *call, const struct wire_field *outer,
         return error_set(err, STATUS_INVALID, "input '%.*s' has the unknown datatype '%.*s'",
                          (int)input->name.size, input->name.data, (int)datatype.size,
                          datatype.data);
+    TRY(shared_settle(&input->shared, "input", input->name, err));
     if (contents.data != NULL)
         return typed_contents_decode(call, contents, input, err);
     return STATUS_OK;
@@ -198,6 +219,7 @@ static enum status read_output(const struct wire_field *outer, struct infer_outp
     struct wire wire = wire_over(outer->bytes, outer->size);
     struct parameter parameter;
     struct wire_field field;
+    bool is_shared;
 
     while (wire_next(&wire, &field)) {
         if (field.type == WIRE_BYTES && field.number == OUTPUT_NAME)
@@ -206,18 +228,19 @@ static enum status read_output(const struct wire_field *outer, struct infer_outp
             continue;
         if (!read_parameter(&field, &parameter))
             return bad_message(err);
-        if (key_is(&parameter, "classification")) {
+        TRY(read_shared(&parameter, "output", output->name, &output->shared, &is_shared, err));
+        if (!is_shared && key_is(&parameter, "classification")) {
             if (parameter.kind != INT64_PARAM || parameter.number <= 0)
                 return error_set(err, STATUS_INVALID,
                                  "invalid value for 'classification' parameter of output '%.*s', "
                                  "expected int64_param > 0",
                                  (int)output->name.size, output->name.data);
             output->classes = parameter.number;
-        } else if (key_is(&parameter, "shared_memory_region")) {
-            return error_set(err, STATUS_UNSUPPORTED, "shared memory is not supported");
         }
     }
-    return wire.failed ? bad_message(err) : STATUS_OK;
+    if (wire.failed)
+        return bad_message(err);
+    return shared_settle(&output->shared, "output", output->name, err);
 }
 
 /* ---- the message ---- */
@@ -292,9 +315,7 @@ static enum status give_raws(struct infer_message *message, const struct slice *
     for (size_t i = 0; i < message->inputs; i++) {
         struct infer_input *input = &message->in[i];
 
-        if (input->in_shared_memory)
-            return error_set(err, STATUS_UNSUPPORTED, "shared memory is not supported");
-        if (count == 0)
+        if (count == 0 || input->shared.is_given)
             continue;
         if (input->has_data)
             return error_set(err, STATUS_INVALID,

@@ -3,7 +3,8 @@
 #include "serve/codec/wire.h"
 
 enum { MODEL_NAME = 1, MODEL_VERSION = 2, ID = 3, OUTPUTS = 5, RAW_CONTENTS = 6 };
-enum { OUTPUT_NAME = 1, OUTPUT_DATATYPE = 2, OUTPUT_SHAPE = 3 };
+enum { OUTPUT_NAME = 1, OUTPUT_DATATYPE = 2, OUTPUT_SHAPE = 3, OUTPUT_PARAMETERS = 4 };
+enum { ENTRY_KEY = 1, ENTRY_VALUE = 2, INT64_PARAM = 2, STRING_PARAM = 3 };
 enum { ERROR_MESSAGE = 1, INFER_RESPONSE = 2, VARINT_MAX = 10 };
 
 static size_t shape_size(const struct shape *shape)
@@ -15,16 +16,69 @@ static size_t shape_size(const struct shape *shape)
     return size;
 }
 
+/* One entry of a map<string, InferParameter>: a text, or a number where there is none. */
+struct put_parameter {
+    const char *key;
+    struct slice text;
+    uint64_t number;
+};
+
+static size_t choice_size(const struct put_parameter *parameter)
+{
+    return parameter->text.data != NULL ? wire_bytes_size(parameter->text.size)
+                                        : 1 + wire_varint_size(parameter->number);
+}
+
+static size_t entry_size(const struct put_parameter *parameter)
+{
+    return wire_bytes_size(strlen(parameter->key)) + wire_bytes_size(choice_size(parameter));
+}
+
+static uint8_t *put_entry(uint8_t *to, const struct put_parameter *parameter)
+{
+    to = wire_put_head(to, OUTPUT_PARAMETERS, entry_size(parameter));
+    to = wire_put_bytes(to, ENTRY_KEY, parameter->key, strlen(parameter->key));
+    to = wire_put_head(to, ENTRY_VALUE, choice_size(parameter));
+    if (parameter->text.data != NULL)
+        return wire_put_bytes(to, STRING_PARAM, parameter->text.data, parameter->text.size);
+    to = wire_put_varint(to, INT64_PARAM << 3 | WIRE_VARINT);
+    return wire_put_varint(to, parameter->number);
+}
+
+enum { SHARED_PARAMETERS = 3 };
+
+/* Where in shared memory the tensor lies; returns how many parameters say so. */
+static size_t shared_parameters(const struct response_tensor *tensor,
+                                struct put_parameter parameters[SHARED_PARAMETERS])
+{
+    const struct shared_wish *shared = tensor->shared;
+
+    if (shared == NULL)
+        return 0;
+    parameters[0] = (struct put_parameter){"shared_memory_region", shared->region, 0};
+    parameters[1] = (struct put_parameter){"shared_memory_byte_size", {NULL, 0}, shared->bytes};
+    parameters[2] = (struct put_parameter){"shared_memory_offset", {NULL, 0}, shared->offset};
+    return shared->offset > 0 ? 3 : 2;
+}
+
 static size_t output_size(const struct response_tensor *tensor)
 {
-    return wire_bytes_size(strlen(tensor->name)) +
-           wire_bytes_size(strlen(dtype_oip_name(tensor->dtype))) +
-           wire_bytes_size(shape_size(&tensor->shape));
+    struct put_parameter parameters[SHARED_PARAMETERS];
+    size_t count = shared_parameters(tensor, parameters);
+    size_t size = wire_bytes_size(strlen(tensor->name)) +
+                  wire_bytes_size(strlen(dtype_oip_name(tensor->dtype))) +
+                  wire_bytes_size(shape_size(&tensor->shape));
+
+    for (size_t i = 0; i < count; i++)
+        size += wire_bytes_size(entry_size(&parameters[i]));
+    return size;
 }
 
 static uint8_t *put_output(uint8_t *to, const struct response_tensor *tensor)
 {
     const char *datatype = dtype_oip_name(tensor->dtype);
+    struct put_parameter parameters[SHARED_PARAMETERS];
+    size_t count;
 
     to = wire_put_head(to, OUTPUTS, output_size(tensor));
     to = wire_put_bytes(to, OUTPUT_NAME, tensor->name, strlen(tensor->name));
@@ -32,6 +86,9 @@ static uint8_t *put_output(uint8_t *to, const struct response_tensor *tensor)
     to = wire_put_head(to, OUTPUT_SHAPE, shape_size(&tensor->shape));
     for (size_t i = 0; i < tensor->shape.rank; i++)
         to = wire_put_varint(to, (uint64_t)tensor->shape.dims[i]);
+    count = shared_parameters(tensor, parameters);
+    for (size_t i = 0; i < count; i++)
+        to = put_entry(to, &parameters[i]);
     return to;
 }
 

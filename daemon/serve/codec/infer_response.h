@@ -10,8 +10,9 @@ struct response_tensor {
     enum dtype dtype;
     struct shape shape;
     struct piece raw;
-    const struct bytes *elements; /* BYTES: what `raw` was made from; for JSON */
-    bool is_binary;               /* REST */
+    const struct bytes *elements;     /* BYTES: what `raw` was made from; for JSON */
+    bool is_binary;                   /* REST */
+    const struct shared_wish *shared; /* it lies there instead of in `raw`; NULL: it does not */
 };
 
 /* ModelInferResponse; inside a ModelStreamInferResponse when the call is a stream's message. */

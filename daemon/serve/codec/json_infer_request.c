@@ -5,6 +5,7 @@
 #include "serve/codec/infer_request.h"
 #include "serve/codec/json_infer.h"
 #include "serve/codec/json_scan.h"
+#include "serve/shared.h"
 
 enum { ARENA_MOST = 4096, FIRST_TENSORS = 8 };
 
@@ -108,7 +109,30 @@ static bool read_data(struct reader *reader, struct infer_input *input)
 
 /* ---- members ---- */
 
-static bool read_input_parameters(struct reader *reader, int64_t *binary_size)
+static bool read_shared(struct reader *reader, struct slice key, const char *what,
+                        struct slice tensor, struct shared_wish *wish)
+{
+    struct json_scan *scan = &reader->scan;
+    struct shared_parameter parameter = {.key = key, .what = what, .name = tensor};
+
+    parameter.is_text = scan_peek(scan) == '"';
+    parameter.is_number = !parameter.is_text;
+    if (parameter.is_text ? !scan_string(scan, &parameter.text)
+                          : !scan_integer(scan, &parameter.number))
+        return false;
+    reader->status = shared_put(wish, &parameter, reader->err);
+    return reader->status == STATUS_OK || scan_fail(scan, "refused");
+}
+
+static bool settle_shared(struct reader *reader, const char *what, struct slice tensor,
+                          const struct shared_wish *wish)
+{
+    reader->status = shared_settle(wish, what, tensor, reader->err);
+    return reader->status == STATUS_OK || scan_fail(&reader->scan, "refused");
+}
+
+static bool read_input_parameters(struct reader *reader, struct infer_input *input,
+                                  int64_t *binary_size)
 {
     struct json_scan *scan = &reader->scan;
     struct slice name;
@@ -116,9 +140,12 @@ static bool read_input_parameters(struct reader *reader, int64_t *binary_size)
     if (!scan_enter(scan, '{'))
         return false;
     while (scan_next_member(scan, &name)) {
-        if (is(name, "shared_memory_region"))
-            return REFUSE(reader, STATUS_UNSUPPORTED, "shared memory is not supported");
-        if (is(name, "binary_data_size") ? !scan_integer(scan, binary_size) : !scan_skip(scan))
+        bool good = shared_is_parameter(name)
+                        ? read_shared(reader, name, "input", input->name, &input->shared)
+                    : is(name, "binary_data_size") ? scan_integer(scan, binary_size)
+                                                   : scan_skip(scan);
+
+        if (!good)
             return false;
     }
     return scan->why == NULL;
@@ -151,7 +178,7 @@ static bool read_input_member(struct reader *reader, struct slice name, struct i
         return read_shape(reader, input);
     }
     if (is(name, "parameters"))
-        return read_input_parameters(reader, &pending->binary_size);
+        return read_input_parameters(reader, input, &pending->binary_size);
     if (is(name, "data")) {
         if (input->dtype != DTYPE_NONE && pending->has_shape)
             return read_data(reader, input);
@@ -194,6 +221,8 @@ static bool read_input(struct reader *reader)
                       (int)input->name.size, input->name.data);
     if (pending.data_at != NULL && !read_data_again(reader, input, pending.data_at))
         return false;
+    if (!settle_shared(reader, "input", input->name, &input->shared))
+        return false;
     if (pending.binary_size < 0)
         return true;
     if (input->has_data)
@@ -214,9 +243,9 @@ static bool read_output_parameters(struct reader *reader, struct infer_output *o
     while (scan_next_member(scan, &name)) {
         bool good;
 
-        if (is(name, "shared_memory_region"))
-            return REFUSE(reader, STATUS_UNSUPPORTED, "shared memory is not supported");
-        if (is(name, "binary_data"))
+        if (shared_is_parameter(name))
+            good = read_shared(reader, name, "output", output->name, &output->shared);
+        else if (is(name, "binary_data"))
             good = output->has_binary = scan_bool(scan, &output->is_binary);
         else if (is(name, "classification"))
             good = scan_integer(scan, &output->classes) &&
@@ -246,7 +275,7 @@ static bool read_output(struct reader *reader)
         if (!good)
             return false;
     }
-    return scan->why == NULL;
+    return scan->why == NULL && settle_shared(reader, "output", output->name, &output->shared);
 }
 
 /* As Ollama's users write it: "5m", or seconds as a number. */

@@ -88,6 +88,20 @@ static enum status put_elements(struct text *text, const struct response_tensor 
     return STATUS_OK;
 }
 
+/* Where the tensor lies instead of here; closes the shape. */
+static void put_shared(struct text *text, const struct shared_wish *shared)
+{
+    text_string(text, "],\"parameters\":{\"shared_memory_region\":");
+    text_json_string(text, shared->region.data, shared->region.size);
+    if (shared->offset > 0) {
+        text_string(text, ",\"shared_memory_offset\":");
+        text_unsigned(text, shared->offset);
+    }
+    text_string(text, ",\"shared_memory_byte_size\":");
+    text_unsigned(text, shared->bytes);
+    text_char(text, '}');
+}
+
 static enum status put_output(struct text *text, const struct response_tensor *tensor,
                               struct error *err)
 {
@@ -101,7 +115,9 @@ static enum status put_output(struct text *text, const struct response_tensor *t
             text_char(text, ',');
         text_signed(text, tensor->shape.dims[i]);
     }
-    if (tensor->is_binary) {
+    if (tensor->shared != NULL) {
+        put_shared(text, tensor->shared);
+    } else if (tensor->is_binary) {
         text_string(text, "],\"parameters\":{\"binary_data_size\":");
         text_unsigned(text, tensor->raw.size);
         text_char(text, '}');

@@ -143,6 +143,12 @@ static enum status bend(struct call *call, json_t **object, struct error *err)
         *object = json_pack("{s:o}", "settings", bent);
         return *object != NULL ? STATUS_OK : error_set(err, STATUS_NO_MEMORY, "out of memory");
     }
+    if (call->endpoint == &endpoint_cuda_shared_memory_register) {
+        bent = json_incref(json_object_get(json_object_get(*object, "raw_handle"), "b64"));
+        return bent == NULL || json_object_set_new(*object, "raw_handle", bent) == 0
+                   ? STATUS_OK
+                   : error_set(err, STATUS_NO_MEMORY, "out of memory");
+    }
     if (!json_is_object(parameters))
         return STATUS_OK;
     bent = wrap_choices(parameters);

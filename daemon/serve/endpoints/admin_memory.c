@@ -56,6 +56,36 @@ static json_t *describe_pressure(const struct warden_view *view)
         INT(view->evict_bytes_total), "system_presses_total", INT(view->system_presses_total));
 }
 
+static void add_region(void *arg, const struct region_info *info)
+{
+    json_int_t now_us = INT(clock_now_us());
+    json_t *region =
+        json_pack("{s:s%,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b}", "name", info->name.data,
+                  info->name.size, "kind", region_kind_name(info->kind), "bytes", INT(info->bytes),
+                  "offset", INT(info->offset), "uses", INT(info->uses), "owner_pid",
+                  INT(info->owner), "since_us", now_us - INT(info->since_us), "last_use_us",
+                  now_us - INT(info->last_use_us), "broken", !info->is_whole);
+
+    if (info->kind == REGION_SYSTEM)
+        (void)json_object_set_new(region, "key", json_string(info->key));
+    else
+        (void)json_object_set_new(region, "device_id", json_integer(INT(info->device_id)));
+    (void)json_array_append_new(arg, region);
+}
+
+/* Clients' memory: part of no budget, so of no sum above. */
+static json_t *describe_regions(struct regions *regions)
+{
+    json_t *list = json_array();
+    struct regions_use use;
+
+    regions_read_use(regions, &use);
+    regions_for_each(regions, REGION_KINDS, add_region, list);
+    return json_pack("{s:I,s:I,s:I,s:I,s:o}", "limit_bytes", INT(use.limit_bytes), "system_bytes",
+                     INT(use.bytes[REGION_SYSTEM]), "cuda_bytes", INT(use.bytes[REGION_CUDA]),
+                     "leaving_bytes", INT(use.leaving_bytes), "regions", list);
+}
+
 void run_admin_memory(struct call *call)
 {
     struct server *server = call->server;
@@ -81,6 +111,7 @@ void run_admin_memory(struct call *call)
     if (document != NULL && governor != NULL) {
         (void)json_object_update(document, governor);
         (void)json_object_set_new(document, "pressure", describe_pressure(&view));
+        (void)json_object_set_new(document, "shared_memory", describe_regions(server->regions));
         (void)json_object_set_new(document, "headroom_bytes",
                                   json_integer(INT(view.headroom_bytes)));
         (void)json_object_set_new(document, "floor_bytes", json_integer(INT(view.floor_bytes)));

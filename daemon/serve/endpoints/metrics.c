@@ -64,6 +64,21 @@ static void write_memory(FILE *to, struct server *server)
     write_labelled(to, METRIC_HOST_BYTES, "state", "cached", (double)view.host.cached_bytes);
 }
 
+static void write_regions(FILE *to, const struct server *server)
+{
+    struct regions_use use;
+
+    regions_read_use(server->regions, &use);
+    metrics_write_head(to, METRIC_SHARED_MEMORY_BYTES);
+    for (unsigned kind = 0; kind < REGION_KINDS; kind++)
+        write_labelled(to, METRIC_SHARED_MEMORY_BYTES, "kind", region_kind_name(kind),
+                       (double)use.bytes[kind]);
+    metrics_write_head(to, METRIC_SHARED_MEMORY_REGIONS);
+    for (unsigned kind = 0; kind < REGION_KINDS; kind++)
+        write_labelled(to, METRIC_SHARED_MEMORY_REGIONS, "kind", region_kind_name(kind),
+                       (double)use.count[kind]);
+}
+
 /* ---- models: a family at a time, over all models ---- */
 
 struct series {
@@ -243,6 +258,7 @@ void run_metrics(struct call *call)
         return;
     }
     write_memory(to, call->server);
+    write_regions(to, call->server);
     memory_stats_write_metrics(to, call->server);
     write_models(to, call->server);
     write_loads(to, call->server);

@@ -18,6 +18,7 @@
 #include "serve/codec/json_infer.h"
 #include "serve/endpoint.h"
 #include "serve/internal.h"
+#include "serve/shared.h"
 
 enum { ARENA_MOST = 4096, NAMES_MAX = 400 };
 
@@ -76,6 +77,44 @@ static enum status align(struct call *call, struct infer_input *input, struct er
     return STATUS_OK;
 }
 
+static enum request_memory memory_of(const struct region_span *span)
+{
+    if (span->region == NULL)
+        return MEMORY_OWN;
+    return region_kind_of(span->region) == REGION_CUDA ? MEMORY_DEVICE : MEMORY_SHARED;
+}
+
+/* The input's bytes are those of a region.  Texts and truth values are looked at before they are
+ * used: of them a copy is taken that nobody can change in between. */
+static enum status share_input(struct call *call, struct infer_input *input, struct error *err)
+{
+    bool is_checked = input->dtype == DTYPE_STRING || input->dtype == DTYPE_BOOL;
+    void *copy;
+
+    if (input->has_data || input->is_binary)
+        return error_set(err, STATUS_INVALID,
+                         "input '%.*s' has data although it lies in shared memory",
+                         (int)input->name.size, input->name.data);
+    TRY(shared_take(call, &input->shared, false, &input->span, err));
+    input->data = input->span.data;
+    input->bytes = (size_t)input->span.bytes;
+    input->has_data = true;
+    if (!is_checked)
+        return STATUS_OK;
+    if (memory_of(&input->span) == MEMORY_DEVICE)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "input '%.*s' is %s, which cannot lie in CUDA shared memory",
+                         (int)input->name.size, input->name.data, dtype_oip_name(input->dtype));
+    copy = call_take_pooled(call, input->bytes);
+    if (copy == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "no host memory for input '%.*s'",
+                         (int)input->name.size, input->name.data);
+    memcpy(copy, input->data, input->bytes);
+    input->data = copy;
+    input->span.region = NULL; /* from here on as if it had come with the request */
+    return STATUS_OK;
+}
+
 static enum status bind_input(struct call *call, struct infer_input *input,
                               const struct model_port *ports, size_t count, struct error *err)
 {
@@ -97,6 +136,8 @@ static enum status bind_input(struct call *call, struct infer_input *input,
                          "inference input '%s' data-type is '%s', but model '%s' expects '%s'",
                          ports[index].name, dtype_oip_name(input->dtype), model,
                          dtype_oip_name(ports[index].dtype));
+    if (input->shared.is_given)
+        TRY(share_input(call, input, err));
     if (!input->has_data)
         return error_set(err, STATUS_INVALID,
                          "unable to find data for input '%s' for model '%s' in request",
@@ -107,9 +148,12 @@ static enum status bind_input(struct call *call, struct infer_input *input,
                              ports[index].name, input->shape.dims[i]);
     if (input->dtype == DTYPE_STRING && !input->is_ready)
         TRY(bytes_decode(call, input, model, err));
-    TRY(align(call, input, err));
-    call->request.in[index] =
-        (struct request_input){.shape = input->shape, .data = input->data, .bytes = input->bytes};
+    if (input->span.region == NULL)
+        TRY(align(call, input, err));
+    call->request.in[index] = (struct request_input){.shape = input->shape,
+                                                     .data = input->data,
+                                                     .bytes = input->bytes,
+                                                     .memory = memory_of(&input->span)};
     return STATUS_OK;
 }
 
@@ -168,6 +212,41 @@ static enum status bind_inputs(struct call *call, struct error *err)
     return STATUS_OK;
 }
 
+/* The output's bytes go to a region. */
+static enum status share_output(struct call *call, struct infer_output *output,
+                                const struct model_port *port, struct request_room *out_room,
+                                struct error *err)
+{
+    if (output->classes > 0)
+        return error_set(err, STATUS_INVALID, "output '%s' cannot be classified into shared memory",
+                         port->name);
+    TRY(shared_take(call, &output->shared, true, &output->span, err));
+    if (port->dtype == DTYPE_STRING && memory_of(&output->span) == MEMORY_DEVICE)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "output '%s' is BYTES, which cannot lie in CUDA shared memory",
+                         port->name);
+    if (port->dtype != DTYPE_STRING) /* those take another form first */
+        *out_room = (struct request_room){.data = output->span.data,
+                                          .bytes = (size_t)output->span.bytes,
+                                          .memory = memory_of(&output->span)};
+    return STATUS_OK;
+}
+
+/* Whether the output's place has bytes in common with an input's or another output's. */
+static bool is_apart(const struct infer_message *message, size_t outputs, size_t output)
+{
+    const struct region_span *span = &message->by_port[output].span;
+
+    for (size_t i = 0; i < message->inputs; i++)
+        if (message->in[i].span.region != NULL && region_spans_meet(&message->in[i].span, span))
+            return false;
+    for (size_t i = 0; i < outputs; i++)
+        if (i != output && message->by_port[i].span.region != NULL &&
+            region_spans_meet(&message->by_port[i].span, span))
+            return false;
+    return true;
+}
+
 static enum status bind_outputs(struct call *call, struct error *err)
 {
     struct infer_message *message = call->infer;
@@ -197,10 +276,15 @@ static enum status bind_outputs(struct call *call, struct error *err)
                              output->name.data, model_name(call->model),
                              list_names(ports, request->outputs, names));
         request->out[index].wanted = true;
+        if (output->shared.is_given)
+            TRY(share_output(call, output, &ports[index], &request->out[index].room, err));
         message->by_port[index] = *output;
         if (!output->has_binary)
             message->by_port[index].is_binary = message->binary_data_output;
     }
+    for (size_t i = 0; i < request->outputs; i++)
+        if (request->out[i].room.data != NULL)
+            request->out[i].room.apart = is_apart(message, request->outputs, i);
     return STATUS_OK;
 }
 
@@ -253,11 +337,31 @@ void run_model_stream_infer(struct call *call)
 
 /* ---- the answer ---- */
 
+/* Sees to it that the tensor's bytes are where the client wants them. */
+static enum status put_into_region(const struct request_output *out, struct infer_output *wish,
+                                   struct response_tensor *tensor, struct error *err)
+{
+    size_t bytes = tensor->raw.size;
+
+    if (bytes > wish->span.bytes)
+        return error_set(err, STATUS_INVALID,
+                         "shared memory size specified with the request for output '%s' (%llu "
+                         "bytes) should be at least %zu bytes to hold the results",
+                         tensor->name, (unsigned long long)wish->span.bytes, bytes);
+    if (bytes > 0 && out->data != wish->span.data)
+        memcpy(wish->span.data, tensor->raw.data, bytes);
+    wish->shared.bytes = bytes; /* told in the answer */
+    tensor->shared = &wish->shared;
+    tensor->raw = (struct piece){NULL, 0};
+    tensor->is_binary = false;
+    return STATUS_OK;
+}
+
 static enum status make_tensor(struct call *call, const struct model_port *port, size_t index,
                                struct response_tensor *tensor, struct error *err)
 {
     const struct request_output *out = &call->request.out[index];
-    const struct infer_output *wish = &call->infer->by_port[index];
+    struct infer_output *wish = &call->infer->by_port[index];
 
     *tensor = (struct response_tensor){
         .name = port->name,
@@ -275,7 +379,7 @@ static enum status make_tensor(struct call *call, const struct model_port *port,
         if (bytes_encode(call, tensor->elements, (size_t)shape_count(&tensor->shape),
                          &tensor->raw) != STATUS_OK)
             return error_set(err, STATUS_NO_MEMORY, "no host memory for output '%s'", port->name);
-    return STATUS_OK;
+    return wish->span.region != NULL ? put_into_region(out, wish, tensor, err) : STATUS_OK;
 }
 
 static enum status encode(struct call *call, struct error *err)
@@ -294,6 +398,7 @@ static enum status encode(struct call *call, struct error *err)
     for (size_t i = 0; i < request->outputs; i++)
         if (request->out[i].wanted)
             TRY(make_tensor(call, &ports[i], i, &tensors[count++], err));
+    TRY(shared_check(call, err));
     if (call->is_rest)
         return json_infer_encode(call, tensors, count, err);
     status = infer_response_encode(call, tensors, count, &pieces, &piece_count);

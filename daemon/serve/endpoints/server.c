@@ -21,9 +21,10 @@ void run_server_ready(struct call *call)
 
 void run_server_metadata(struct call *call)
 {
-    static char *extensions[] = {"classification",      "model_repository",   "schedule_policy",
-                                 "model_configuration", "binary_tensor_data", "parameters",
-                                 "statistics"};
+    static char *extensions[] = {
+        "classification",      "model_repository",     "schedule_policy",
+        "model_configuration", "binary_tensor_data",   "parameters",
+        "statistics",          "system_shared_memory", "cuda_shared_memory"};
     Inference__ServerMetadataResponse reply = INFERENCE__SERVER_METADATA_RESPONSE__INIT;
 
     reply.name = "sluice";
