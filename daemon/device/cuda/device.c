@@ -7,6 +7,7 @@
 #include "device/cuda/blas/lt.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/dnn/dnn.h"
+#include "device/cuda/import.h"
 #include "device/cuda/lane.h"
 #include "device/cuda/source.h"
 #include "observe/log.h"
@@ -272,6 +273,8 @@ const struct device_ops device_cuda_ops = {.name = "cuda",
                                            .recording_destroy = cuda_recording_destroy,
                                            .pin = pin,
                                            .unpin = unpin,
+                                           .import_open = cuda_import_open,
+                                           .import_close = cuda_import_close,
                                            .fixed_bytes = fixed_bytes,
                                            .fixed_mark = fixed_mark,
                                            .kernels = cuda_kernels,

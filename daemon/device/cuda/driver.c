@@ -19,7 +19,7 @@ static const struct {
     {offsetof(struct cuda_driver, mem_granularity), "cuMemGetAllocationGranularity"},
 };
 
-static enum status find_call(const char *name, void **out_function, struct error *err)
+enum status cuda_driver_call(const char *name, void **out_function, struct error *err)
 {
     enum cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     cudaError_t error = cudaGetDriverEntryPointByVersion(name, out_function, CUDA_VERSION_WANTED,
@@ -37,7 +37,7 @@ static enum status check_device(int ordinal, struct error *err)
     void *function = NULL;
     int supported = 0;
 
-    TRY(find_call("cuDeviceGetAttribute", &function, err));
+    TRY(cuda_driver_call("cuDeviceGetAttribute", &function, err));
     memcpy(&attribute, &function, sizeof(function));
     if (attribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, ordinal) ==
             CUDA_SUCCESS &&
@@ -54,7 +54,7 @@ enum status cuda_driver_find(int ordinal, struct cuda_driver *out_driver, struct
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         void *function = NULL;
 
-        TRY(find_call(calls[i].name, &function, err));
+        TRY(cuda_driver_call(calls[i].name, &function, err));
         memcpy((char *)&driver + calls[i].offset, &function, sizeof(function));
     }
     *out_driver = driver;

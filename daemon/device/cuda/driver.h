@@ -30,6 +30,8 @@ struct cuda_driver {
 /* STATUS_UNSUPPORTED: the device cannot do it, or names the call that the driver does not have. */
 MUST_CHECK enum status cuda_driver_find(int ordinal, struct cuda_driver *out_driver,
                                         struct error *err);
+/* One call of the driver by its name; STATUS_UNSUPPORTED names it. */
+MUST_CHECK enum status cuda_driver_call(const char *name, void **out_function, struct error *err);
 /* As a runtime error, for cuda_status(): the numbers are the same. */
 static inline cudaError_t cuda_driver_error(CUresult result)
 {
