@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 """The daemon measured from outside: cost on the wire, start, memory, batching, long runs.
 
-    serve.py --build DIR [--models DIR] [--part wire,latency,throughput,start,memory,cycles] [--rounds N]
+    serve.py --build DIR [--models DIR] [--part wire,shared,latency,throughput,start,memory,cycles] [--rounds N]
 
 `wire` alternates sluiced and wire_echo (the floor) under h2load and prints the medians of CPU time a
 request (/proc/PID/schedstat) and of page faults a request; runs that the loopback's timers drove (tail-loss
-probes) are repeated; `throughput` compares served ResNet-50 with the bare engine; `memory` follows the
+probes) are repeated; `shared` compares tensors in the message with tensors in shared memory; `throughput` compares served ResNet-50 with the bare engine; `memory` follows the
 resident size; `cycles` fits the slope of the resident size over loads and requests.
 """
 import argparse
 import collections
 import contextlib
+import http.client
 import json
 import os
 import pathlib
@@ -46,6 +47,20 @@ def field(number, payload):
 def grpc_infer(model, name, shape, raw):
     tensor = field(1, name) + field(2, b"FP32") + field(3, b"".join(map(varint, shape)))
     message = field(1, model) + field(5, tensor) + field(7, raw)
+    return b"\0" + struct.pack(">I", len(message)) + message
+
+
+def grpc_parameter(key, kind, value):
+    return field(4 if kind == "input" else 2, field(1, key) + field(2, value))
+
+
+def grpc_infer_shared(model, name, output, shape, size):
+    """The same request, its tensors in the regions `in` and `out`."""
+    def place(kind, region):
+        return (grpc_parameter(b"shared_memory_region", kind, field(3, region))
+                + grpc_parameter(b"shared_memory_byte_size", kind, b"\x10" + varint(size)))
+    tensor = field(1, name) + field(2, b"FP32") + field(3, b"".join(map(varint, shape))) + place("input", b"in")
+    message = field(1, model) + field(5, tensor) + field(6, field(1, output) + place("output", b"out"))
     return b"\0" + struct.pack(">I", len(message)) + message
 
 
@@ -215,6 +230,46 @@ def part_wire(options):
         daemon.stop()
 
 
+def post(port, path, document):
+    connection = http.client.HTTPConnection("127.0.0.1", port)
+    connection.request("POST", path, json.dumps(document))
+    answer = connection.getresponse()
+    if answer.status != 200:
+        sys.exit(f"{path}: {answer.read()}")
+    connection.close()
+
+
+def part_shared(options):
+    """An identity of 600 KiB over gRPC: tensors in the message, and in shared memory."""
+    size, requests, clients = 600 << 10, 1500, 1
+    daemon = Daemon(options, ["identity"], "Models.Load=identity")
+    paths = {name: pathlib.Path(f"/dev/shm/sluice-bench-{os.getpid()}-{name}") for name in ("in", "out")}
+    headers = ["content-type: application/grpc", "te: trailers"]
+    bodies = {"in the message": grpc_infer(b"identity", b"x", [1, size // 4], bytes(size)),
+              "in shared memory": grpc_infer_shared(b"identity", b"x", b"y", [1, size // 4], size)}
+    costs = {name: [] for name in bodies}
+    try:
+        for name, path in paths.items():
+            path.write_bytes(os.urandom(size) if name == "in" else bytes(size))
+            post(daemon.http, f"/v2/systemsharedmemory/region/{name}/register",
+                 {"key": path.name, "offset": 0, "byte_size": size})
+        for _ in range(options.rounds):
+            for name, body in bodies.items():
+                h2load(daemon.grpc, "/inference.GRPCInferenceService/ModelInfer", body, headers, clients, 100, False)
+                before = cpu_us(daemon.pid)
+                h2load(daemon.grpc, "/inference.GRPCInferenceService/ModelInfer", body, headers, clients, requests, False)
+                costs[name].append((cpu_us(daemon.pid) - before) / requests)
+        if paths["in"].read_bytes() != paths["out"].read_bytes():
+            sys.exit("the identity's output is not its input")
+        for name, found in costs.items():
+            print(f"gRPC identity of {size} B, tensors {name}: {statistics.median(found):.1f} us of CPU a request "
+                  f"(least {min(found):.1f}), load {load_average()}", flush=True)
+    finally:
+        for path in paths.values():
+            path.unlink(missing_ok=True)
+        daemon.stop()
+
+
 def part_latency(options):
     daemon = Daemon(options, ["mlp_16"], "Models.Load=mlp_16")
     try:
@@ -331,8 +386,8 @@ def part_cycles(options):
         daemon.stop()
 
 
-PARTS = {"wire": part_wire, "latency": part_latency, "throughput": part_throughput, "start": part_start,
-         "memory": part_memory, "cycles": part_cycles}
+PARTS = {"wire": part_wire, "shared": part_shared, "latency": part_latency, "throughput": part_throughput,
+         "start": part_start, "memory": part_memory, "cycles": part_cycles}
 
 
 def main():

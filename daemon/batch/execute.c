@@ -322,7 +322,7 @@ static void slice(struct batch *batch, struct request *request, int64_t first_ro
     }
 }
 
-/* Slices that are wanted in memory of the device and are not there yet. */
+/* Brings slices to where the client wants them, unless they are there or do not fit. */
 static enum status deliver(struct lane *lane, struct batch *batch, struct request *request,
                            int64_t first_row, bool *out_waits)
 {
@@ -332,14 +332,17 @@ static enum status deliver(struct lane *lane, struct batch *batch, struct reques
         struct request_output *out = &request->out[i];
         const char *from = batch->out[i].data;
 
-        if (!out->wanted || out->room.memory != MEMORY_DEVICE || out->data != NULL ||
+        if (!out->wanted || out->room.data == NULL || out->data == out->room.data ||
             out->bytes > out->room.bytes)
             continue;
-        if (out->bytes > 0)
+        if (out->bytes > 0 && out->room.memory == MEMORY_DEVICE) {
             TRY(ops->copy(lane->device_lane, out->room.data,
                           from + slice_offset(out, request, first_row), out->bytes));
+            *out_waits = true;
+        } else if (out->bytes > 0) {
+            memcpy(out->room.data, out->data, out->bytes);
+        }
         out->data = out->room.data;
-        *out_waits = true;
     }
     return STATUS_OK;
 }

@@ -51,10 +51,10 @@ struct request_output {
     bool wanted;
     struct request_room room;
     struct shape shape;
-    const void *data; /* in `response`, or an input's (keeps_inputs), or room.data: it is there
-                         already (always so for MEMORY_DEVICE); NULL when not wanted */
+    const void *data; /* in `response`, or an input's (keeps_inputs); NULL when not wanted.  With a
+                         room: room.data, where it is now */
     size_t bytes;     /* STRING: count x sizeof(struct bytes).  More than room.bytes: it is not
-                         there, `data` is the response's or, of MEMORY_DEVICE, NULL */
+                         there, and `data` may be NULL */
 };
 
 struct request {

@@ -137,11 +137,14 @@ static enum status check_policy(const struct regions *regions, enum region_kind 
     return STATUS_OK;
 }
 
+/* Printable: names and keys are shown in logs and tables. */
 static bool is_text(struct region_name name)
 {
     for (size_t i = 0, length; i < name.size; i += length) {
+        unsigned char first = (unsigned char)name.data[i];
+
         length = utf8_length(name.data + i, name.size - i);
-        if (length == 0)
+        if (length == 0 || first < 0x20 || first == 0x7F)
             return false;
     }
     return true;
@@ -161,7 +164,8 @@ static enum status check_order(const struct regions *regions, enum region_kind k
                          REGION_NAME_MAX, name->size);
     if (!is_text(*name) || (kind == REGION_SYSTEM && !is_text(order->key)))
         return error_set(err, STATUS_INVALID,
-                         "the name and the key of a shared memory region are UTF-8");
+                         "the name and the key of a shared memory region are UTF-8 without control "
+                         "characters");
     if (find(regions, *name) != NULL)
         return error_set(err, STATUS_EXISTS, "shared memory region '%.*s' already in manager",
                          (int)name->size, name->data);

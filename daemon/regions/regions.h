@@ -57,7 +57,7 @@ struct region_peer {
 };
 
 struct region_name {
-    const char *data; /* UTF-8, not terminated */
+    const char *data; /* UTF-8 without control characters, not terminated */
     size_t size;
 };
 

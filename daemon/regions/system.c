@@ -26,6 +26,17 @@ uint64_t system_page_bytes(uint64_t offset, uint64_t bytes)
                                              : (start + bytes + page - 1) / page * page;
 }
 
+/* Objects in the same folder that belong to the process itself, or are no memory to be shared. */
+static bool is_reserved(const char *name, size_t size)
+{
+    static const char *const prefixes[] = {"sem.", "cuda.shm.", "nvidia"};
+
+    for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+        if (size >= strlen(prefixes[i]) && memcmp(name, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    return false;
+}
+
 /* The name of an object as shm_open() takes it everywhere: one slash, then none. */
 static enum status read_key(const struct region_order *order, char key[REGION_KEY_MAX + 1],
                             struct error *err)
@@ -44,6 +55,11 @@ static enum status read_key(const struct region_order *order, char key[REGION_KE
                          "failed to register shared memory region '%.*s': the key is no name of a "
                          "shared memory object",
                          (int)order->name.size, order->name.data);
+    if (is_reserved(data, size))
+        return error_set(
+            err, STATUS_DENIED,
+            "failed to register shared memory region '%.*s': the key '%.*s' is reserved",
+            (int)order->name.size, order->name.data, (int)size, data);
     key[0] = '/';
     memcpy(key + 1, data, size);
     key[size + 1] = '\0';

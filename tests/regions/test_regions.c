@@ -142,6 +142,12 @@ static void keys_that_are_no_names_are_refused(void **state)
     assert_int_equal(STATUS_INVALID, regions_register(regions, REGION_SYSTEM, &order, &err));
     order.key = name_of("\xff");
     assert_int_equal(STATUS_INVALID, regions_register(regions, REGION_SYSTEM, &order, &err));
+    order.key = name_of("/sem.of_somebody");
+    assert_int_equal(STATUS_DENIED, regions_register(regions, REGION_SYSTEM, &order, &err));
+    order.key = name_of(key);
+    order.name = name_of("line\nbreak");
+    assert_int_equal(STATUS_INVALID, regions_register(regions, REGION_SYSTEM, &order, &err));
+    order.name = name_of("r");
     order.key = name_of(key + 1); /* without its slash it is the same */
     assert_ok(regions_register(regions, REGION_SYSTEM, &order, &err));
 }
@@ -298,7 +304,7 @@ static void an_object_that_shrinks_breaks_its_region_and_nothing_else(void **sta
     assert_ok(enter("r", 0, 2 * PAGE)); /* as it is now */
 }
 
-static void *write_all(void *arg)
+static void *write_all(void *arg) /* a span: the thread's own bytes */
 {
     const struct region_span *span = arg;
 
@@ -309,20 +315,23 @@ static void *write_all(void *arg)
 
 static void threads_that_write_while_it_shrinks_go_on(void **state)
 {
-    struct region_span span;
+    struct region_span span[3];
     pthread_t threads[3];
 
     (void)state;
     assert_ok(enter("r", 0, OBJECT));
-    assert_ok(take("r", 0, OBJECT, &span));
-    for (size_t i = 0; i < 3; i++)
-        assert_int_equal(0, pthread_create(&threads[i], NULL, write_all, &span));
+    for (size_t i = 0; i < 3; i++) {
+        assert_ok(take("r", i * PAGE, PAGE, &span[i]));
+        assert_int_equal(0, pthread_create(&threads[i], NULL, write_all, &span[i]));
+    }
     assert_int_equal(0, ftruncate(object, 0));
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(0, pthread_join(threads[i], NULL));
-    (void)write_all(&span);
-    assert_int_equal(STATUS_INVALID, region_check(span.region, &err));
-    region_give(span.region);
+    for (size_t i = 0; i < 3; i++) {
+        (void)write_all(&span[i]); /* at the latest now */
+        assert_int_equal(STATUS_INVALID, region_check(span[i].region, &err));
+        region_give(span[i].region);
+    }
 }
 
 static void bus_errors_elsewhere_are_not_ours(void **state)

@@ -398,7 +398,7 @@ static enum status encode(struct call *call, struct error *err)
     for (size_t i = 0; i < request->outputs; i++)
         if (request->out[i].wanted)
             TRY(make_tensor(call, &ports[i], i, &tensors[count++], err));
-    TRY(shared_check(call, err));
+    TRY(shared_check(call, err)); /* texts were written just now */
     if (call->is_rest)
         return json_infer_encode(call, tensors, count, err);
     status = infer_response_encode(call, tensors, count, &pieces, &piece_count);
@@ -415,7 +415,9 @@ void infer_finish(struct call *call)
     call->model = model_that_answered(call->model, &call->request);
     if (call->answered)
         return;
-    if (call->request.status != STATUS_OK) {
+    if (shared_check(call, &err) != STATUS_OK) {
+        fail(call, &err); /* whatever came of it */
+    } else if (call->request.status != STATUS_OK) {
         call->request.error.status = call->request.status;
         if (call->request.error.text[0] == '\0')
             (void)error_set(&call->request.error, call->request.status, "%s",
