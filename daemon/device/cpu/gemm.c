@@ -88,11 +88,14 @@ static float *scratch_of(const struct product_job *job, unsigned member)
                                 : NULL;
 }
 
+/* Blocks begin at whole groups of the micro-kernel's rows, so that only the last has smaller ones.
+ */
 static void run_block(const struct product_job *job, int64_t index, int64_t first, int64_t last,
                       float *scratch)
 {
-    const int64_t m = job->gemm->m;
-    int64_t from = m * index / job->blocks, to = m * (index + 1) / job->blocks;
+    const int64_t m = job->gemm->m, rows = job->ops->rows, groups = ceil_div(m, rows);
+    int64_t from = groups * index / job->blocks * rows;
+    int64_t to = smaller(m, groups * (index + 1) / job->blocks * rows);
 
     if (to > from)
         job->ops->run(job->gemm, from, to - from, first, last, scratch);
