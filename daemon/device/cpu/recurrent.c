@@ -6,7 +6,7 @@
  * A sequence that is over keeps its state and gives zeros.  The directions of a bidirectional
  * operator run side by side when there are threads for it.
  */
-#include "device/cpu/recurrent.h"
+#include "device/cpu/recurrent_internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,7 @@
 #include "device/cpu/move.h"
 #include "device/cpu/team.h"
 
-enum kind { LSTM = 4, GRU = 3, RNN = 1 }; /* the value is the number of gates */
-enum { DIRECTIONS = 2, CHUNK_BYTES = 4 << 20 };
+enum { CHUNK_BYTES = 4 << 20 };
 
 extern const struct recurrent_ops recurrent_ops_base, recurrent_ops_avx2, recurrent_ops_avx512;
 
@@ -27,103 +26,6 @@ static const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa)
         &recurrent_ops_base, &recurrent_ops_avx2, &recurrent_ops_avx512};
 
     return ops[isa];
-}
-
-/* R is one product, but for a GRU that resets the state before its last gate. */
-enum matrix { MATRIX_W, MATRIX_R, MATRIX_R_LAST, MATRICES };
-
-struct recurrent_state {
-    enum kind kind;
-    enum cpu_isa isa;
-    const struct recurrent_ops *ops;
-    size_t directions;
-    bool reverse; /* the first direction */
-    bool linear_before_reset;
-    bool batch_first;
-    int64_t times, batch, input, hidden, chunk; /* chunk: steps at once */
-    struct recurrent_cell cells[DIRECTIONS];
-    const float *packed[DIRECTIONS][MATRICES]; /* NULL: made at run time */
-};
-
-/* ---- matrices ---- */
-
-/* Columns (outputs) of a matrix of one direction, and where they begin among all gates. */
-static int64_t columns_of(const struct recurrent_state *state, enum matrix matrix,
-                          int64_t *out_first)
-{
-    bool split = state->kind == GRU && !state->linear_before_reset;
-
-    *out_first = matrix == MATRIX_R_LAST ? 2 * state->hidden : 0;
-    if (matrix == MATRIX_W)
-        return state->kind * state->hidden;
-    if (matrix == MATRIX_R_LAST)
-        return split ? state->hidden : 0;
-    return (split ? 2 : (int64_t)state->kind) * state->hidden;
-}
-
-static size_t packed_bytes(const struct recurrent_state *state, enum matrix matrix)
-{
-    int64_t first, n = columns_of(state, matrix, &first);
-
-    if (n == 0)
-        return 0;
-    return gemm_packed_bytes(state->isa, matrix == MATRIX_W ? state->input : state->hidden, n);
-}
-
-/* `weights` is all of W or R: [directions, gates * hidden, k]. */
-static void pack(const struct recurrent_state *state, size_t direction, enum matrix matrix,
-                 const float *weights, float *packed)
-{
-    int64_t first, n = columns_of(state, matrix, &first);
-    int64_t k = matrix == MATRIX_W ? state->input : state->hidden;
-    int64_t skipped = ((int64_t)direction * state->kind * state->hidden + first) * k;
-    struct gemm_matrix b = {weights + skipped, 1, k};
-
-    gemm_pack(state->isa, k, n, &b, 1, packed);
-}
-
-/* Packs constant elements, which a file need not align. */
-static enum status pack_constant(const struct recurrent_state *state, size_t direction,
-                                 enum matrix matrix, const struct operand *operand, float *packed)
-{
-    size_t bytes = (size_t)shape_count(&operand->shape) * sizeof(float);
-    float *copy;
-
-    if ((uintptr_t)operand->constant % sizeof(float) == 0) {
-        pack(state, direction, matrix, operand->constant, packed);
-        return STATUS_OK;
-    }
-    copy = malloc(bytes);
-    if (copy == NULL)
-        return STATUS_NO_MEMORY;
-    memcpy(copy, operand->constant, bytes);
-    pack(state, direction, matrix, copy, packed);
-    free(copy);
-    return STATUS_OK;
-}
-
-static enum status share_matrix(struct kernel_prepare *prepare, struct recurrent_state *state,
-                                size_t direction, enum matrix matrix)
-{
-    const struct operand *operand =
-        prepare->call.in[matrix == MATRIX_W ? RECURRENT_W : RECURRENT_R];
-    size_t bytes = packed_bytes(state, matrix);
-    char format[GEMM_FORMAT_BYTES + 64];
-    char product[GEMM_FORMAT_BYTES];
-    int64_t first, n = columns_of(state, matrix, &first);
-    void *packed;
-    bool is_new;
-
-    if (bytes == 0 || operand->constant == NULL)
-        return STATUS_OK;
-    gemm_format(state->isa, matrix == MATRIX_W ? state->input : state->hidden, n, true, 1, product);
-    snprintf(format, sizeof(format), "recurrent %zu from %lld of %s", direction, (long long)first,
-             product);
-    TRY(weights_share(prepare->weights, operand->constant_key, format, bytes, &packed, &is_new));
-    if (is_new)
-        TRY(pack_constant(state, direction, matrix, operand, packed));
-    state->packed[direction][matrix] = packed;
-    return STATUS_OK;
 }
 
 /* ---- scratch: laid out the same way when it is measured and when it is used ---- */
@@ -175,8 +77,9 @@ static void lay_out(const struct recurrent_state *state, struct room *room, unsi
     size_t row = (size_t)state->hidden * sizeof(float), batch = (size_t)state->batch;
 
     for (enum matrix i = MATRIX_W; i < MATRICES; i++)
-        work->packed[i] =
-            state->packed[direction][i] == NULL ? take(room, packed_bytes(state, i)) : NULL;
+        work->packed[i] = state->packed[direction][i] == NULL
+                              ? take(room, recurrent_packed_bytes(state, i))
+                              : NULL;
     work->bias = take(room, state->kind * row);
     work->state_bias = take(room, state->kind == GRU ? GRU * row : 0);
     work->peephole = take(room, state->kind == LSTM ? 3 * row : 0);
@@ -289,9 +192,9 @@ static void find_matrices(struct pass *pass)
         const float *weights = pass->run->in[i == MATRIX_W ? RECURRENT_W : RECURRENT_R];
 
         pass->packed[i] = state->packed[pass->direction][i];
-        if (pass->packed[i] != NULL || packed_bytes(state, i) == 0)
+        if (pass->packed[i] != NULL || recurrent_packed_bytes(state, i) == 0)
             continue;
-        pack(state, pass->direction, i, weights, pass->work.packed[i]);
+        recurrent_pack(state, pass->direction, i, weights, pass->work.packed[i]);
         pass->packed[i] = pass->work.packed[i];
     }
 }
@@ -335,7 +238,7 @@ static void add_state(const struct pass *pass, enum matrix matrix, const float *
                       const float *sums)
 {
     const struct recurrent_state *state = pass->state;
-    int64_t first, n = columns_of(state, matrix, &first);
+    int64_t first, n = recurrent_columns(state, matrix, &first);
     bool apart = state->kind == GRU && state->linear_before_reset;
     int64_t all = state->kind * state->hidden;
     struct gemm product = {.m = state->batch,
@@ -598,7 +501,7 @@ static enum status prepare_kind(struct kernel_prepare *prepare, enum kind kind, 
     status = fill_cells(state, prepare->call.attrs, each, standard, err);
     for (size_t d = 0; d < state->directions; d++)
         for (enum matrix i = MATRIX_W; i < MATRICES && status == STATUS_OK; i++)
-            status = share_matrix(prepare, state, d, i);
+            status = recurrent_share_matrix(prepare, state, d, i);
     if (status != STATUS_OK) {
         free(state);
         return status;
