@@ -225,11 +225,12 @@ class Cgroup:
         self.path = None
         for root, name, peak in (("/sys/fs/cgroup", "memory.max", "memory.peak"),
                                  ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.max_usage_in_bytes")):
-            path = f"{root}/sluice-bench-{os.getpid()}"
+            if not os.path.exists(root + "/cgroup.procs"):
+                continue  # with version 1 the root is a file system of its own
+            self.path, self.peak_name = f"{root}/sluice-bench-{os.getpid()}", peak
             with contextlib.suppress(OSError):
-                os.mkdir(path)
-                self.path, self.peak_name = path, peak
-                with open(f"{path}/{name}", "w") as file:
+                os.mkdir(self.path)
+                with open(f"{self.path}/{name}", "r+") as file:
                     file.write(str(limit))
                 break
             self.close()
@@ -245,6 +246,7 @@ class Cgroup:
         with contextlib.suppress(OSError):
             with open(f"{self.path}/{self.peak_name}") as file:
                 peak = int(file.read())
+            kills = "?"
             for name in ("memory.events", "memory.oom_control"):
                 with contextlib.suppress(OSError), open(f"{self.path}/{name}") as file:
                     kills = next((line.split()[1] for line in file if line.startswith("oom_kill ")), "?")
