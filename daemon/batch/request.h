@@ -77,7 +77,7 @@ struct request {
     bool keeps_inputs; /* data of MEMORY_OWN outlives the answer, which may point into it */
     bool no_inline;    /* never on the caller's thread (its turn's share of the loop is spent) */
     struct profile *profile; /* measures the run, if the request runs alone; NULL: nothing does */
-    bool any_version;  /* it named none: a later version may answer in the place of the newest */
+    bool any_version; /* it named none: a later version may answer in the place of the newest */
     void (*done)(
         struct request *request); /* any thread; hands the request back (usually a mailbox_put) */
     void *owner;                  /* serve's call object */

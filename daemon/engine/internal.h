@@ -59,7 +59,7 @@ struct network {
     /* Without host_memory, else NULL (constants.c): packed forms of steps that run on the host, and
      * constants of single plans on the device. */
     struct weights_cache *host_weights, *plan_constants;
-    struct weights_copy *copy; /* of `weights`, while it is away; NULL: none */
+    struct weights_copy *copy;  /* of `weights`, while it is away; NULL: none */
     const atomic_bool *give_up; /* network_watch() */
     struct folder *folder;
     size_t held_count; /* constants of the model, by address */

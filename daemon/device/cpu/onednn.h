@@ -45,9 +45,9 @@ MUST_CHECK enum status onednn_conv_pack(const struct onednn_conv *conv, const vo
                                         void *packed);
 size_t onednn_conv_bias_count(const struct onednn_conv *conv); /* floats, padding included */
 size_t onednn_conv_scratch_bytes(const struct onednn_conv *conv);
-/* The most that a convolution takes of the host's memory, generated code included: the library tells
- * nobody, so it is what was measured with oneDNN 2.6.3, and what its test measures: from 34 KiB
- * (depthwise) to 48 KiB (7x7) with AVX2, from 36 to 86 KiB with AVX-512. */
+/* The most that a convolution takes of the host's memory, generated code included: the library
+ * tells nobody, so it is what was measured with oneDNN 2.6.3, and what its test measures: from 34
+ * KiB (depthwise) to 48 KiB (7x7) with AVX2, from 36 to 86 KiB with AVX-512. */
 size_t onednn_conv_host_bytes(void);
 const char *onednn_conv_name(const struct onednn_conv *conv); /* "jit:avx512_core" */
 
