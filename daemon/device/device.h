@@ -101,6 +101,7 @@ struct device {
     enum dtype narrow;    /* wants float32 products in this 16-bit type; DTYPE_NONE: as they are */
     bool fuses_chains;    /* wants element-wise operators in a row as one step (ops/chain.h) */
     bool fuses_attention; /* … and attention that is spelled out (ops/attention.h) */
+    bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;

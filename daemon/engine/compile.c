@@ -354,7 +354,8 @@ static enum status make(struct making *making, const struct shape *shapes,
                                          .narrow = making->network->device->narrow,
                                          .fuses_chains = making->network->device->fuses_chains,
                                          .fuses_attention =
-                                             making->network->device->fuses_attention};
+                                             making->network->device->fuses_attention,
+                                         .fuses_preludes = making->network->device->fuses_preludes};
     struct plan *plan = making->plan;
 
     TRY(set_inputs(making, shapes, values, err));

@@ -21,5 +21,7 @@ size_t node_residual_index(const struct node *node)
 {
     const struct epilogue *epilogue = node_epilogue(node);
 
-    return epilogue != NULL && epilogue->has_residual ? node->inputs - 1 : SIZE_MAX;
+    if (epilogue == NULL || !epilogue->has_residual)
+        return SIZE_MAX;
+    return conv_has_prelude(node->op, node->attrs) ? CONV_RESIDUAL : node->inputs - 1;
 }

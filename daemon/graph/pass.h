@@ -22,6 +22,7 @@ struct pass_context {
     enum dtype narrow;    /* float32 products become this 16-bit type (narrow.h); DTYPE_NONE: not */
     bool fuses_chains;    /* the device takes element-wise operators in a row as one step */
     bool fuses_attention; /* … and the products, masks and Softmax of attention */
+    bool fuses_preludes;  /* … a BatchNormalization before a convolution as part of it */
 };
 
 enum pass_stage { PASS_MODEL, PASS_PLAN };

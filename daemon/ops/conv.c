@@ -107,13 +107,30 @@ static enum status finish(const struct op_call *call, const struct conv_geometry
     return epilogue_check(call, has_residual, CONV_RESIDUAL, err);
 }
 
+/* Those that fuse_prelude took from a BatchNormalization. */
+static enum status check_prelude(const struct op_call *call, int64_t channels, struct error *err)
+{
+    if (call->inputs != CONV_PRELUDE + CONV_PRELUDE_INPUTS)
+        return error_set(err, STATUS_INVALID, "a prelude without its constants");
+    for (size_t i = CONV_PRELUDE; i < call->inputs; i++)
+        if (call->in[i] == NULL || call->in[i]->dtype != call->in[CONV_X]->dtype ||
+            shape_count(&call->in[i]->shape) != channels)
+            return error_set(err, STATUS_INVALID, "a prelude's constants are not one a channel");
+    return STATUS_OK;
+}
+
 static enum status infer_conv(const struct op_call *call, struct error *err)
 {
     const struct conv_attrs *attrs = call->attrs;
     struct conv_geometry geometry;
+    struct op_call plain = *call; /* without the prelude */
 
     TRY(conv_resolve(attrs, &call->in[CONV_X]->shape, &call->in[CONV_W]->shape, &geometry, err));
-    return finish(call, &geometry, attrs->epilogue.has_residual, err);
+    if (attrs->has_prelude) {
+        TRY(check_prelude(call, geometry.in_channels, err));
+        plain.inputs = attrs->epilogue.has_residual ? CONV_PRELUDE : CONV_RESIDUAL;
+    }
+    return finish(&plain, &geometry, attrs->epilogue.has_residual, err);
 }
 
 uint64_t conv_flops(const struct shape *w, const struct shape *elements)
@@ -134,7 +151,7 @@ static const struct attr_def conv_attr_defs[] = {
 const struct op_def op_conv = {
     .name = "conv",
     .onnx = {"Conv", .since = 22},
-    .inputs = 4,
+    .inputs = CONV_PRELUDE + CONV_PRELUDE_INPUTS,
     .min_inputs = 2,
     .outputs = 1,
     .dtypes = DTYPE_FLOATS,

@@ -1,19 +1,26 @@
 /* Conv and its kin, as kernels and passes see them.
  *
  * Inputs of conv and conv_transpose: X [N,C,spatial…], W, bias [M] or none, residual or none.  A
- * residual is always input CONV_RESIDUAL and only there when epilogue.has_residual says so. */
+ * residual is always input CONV_RESIDUAL and only there when epilogue.has_residual says so.  A conv
+ * with a prelude reads X as max(prelude_low, batch normalization of X), padded with zeros only
+ * then; its inputs from CONV_PRELUDE on are BatchNormalization's constant scale, B, mean and var
+ * [C]. */
 #ifndef OPS_CONV_H
 #define OPS_CONV_H
 
 #include "ops/epilogue.h"
 #include "ops/window.h"
 
-enum { CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL };
+enum { CONV_X, CONV_W, CONV_BIAS, CONV_RESIDUAL, CONV_PRELUDE };
+enum { CONV_PRELUDE_INPUTS = 4 };
 
 struct conv_attrs {
     struct window_attrs window;
     int64_t group;
     struct epilogue epilogue; /* set by passes */
+    bool has_prelude;         /* … by the pass fuse_prelude, where the device wants it */
+    float prelude_epsilon;
+    float prelude_low; /* 0: ReLU; minus infinity: none */
 };
 
 struct conv_transpose_attrs {
@@ -38,6 +45,11 @@ MUST_CHECK enum status conv_transpose_resolve(const struct conv_transpose_attrs 
                                               struct error *err);
 /* Of filters of shape `w`, one for each of `elements` (of the output; transposed: of the input). */
 uint64_t conv_flops(const struct shape *w, const struct shape *elements);
+/* Only kernels that know of preludes may take such a step; `op` may be conv's kin. */
+static inline bool conv_has_prelude(const struct op_def *op, const void *attrs)
+{
+    return op == &op_conv && ((const struct conv_attrs *)attrs)->has_prelude;
+}
 /* [N, M, out…] */
 struct shape conv_output_shape(const struct conv_geometry *geometry);
 

@@ -58,7 +58,8 @@ static void finish(struct graph *graph, size_t inputs, struct value *const *in, 
 
 static void run(struct graph *graph, const struct pass *pass)
 {
-    const struct pass_context context = {.fold = NULL, .fuses_chains = true};
+    const struct pass_context context = {
+        .fold = NULL, .fuses_chains = true, .fuses_preludes = true};
     const char *reason = "";
 
     assert_ok(pass->run(graph, &context, NULL));
@@ -517,6 +518,66 @@ static void long_rows_become_several_chains(void **state)
     graph_destroy(graph);
 }
 
+/* BatchNormalization of 8 channels. */
+static struct value *normalize(struct graph *graph, struct value *x)
+{
+    struct node *node =
+        graph_add_node(graph, NULL, op_find("", "BatchNormalization"), "norm", 5, 1);
+
+    assert_non_null(node);
+    op_attrs_default(node->op, node->attrs);
+    node_set_input(node, 0, x);
+    for (size_t i = 1; i < 5; i++)
+        node_set_input(node, i, constant(graph, DIMS(8)));
+    node_set_output(node, 0, graph_add_value(graph, ""));
+    assert_ok(graph_infer_node(graph, node, NULL));
+    return node->out[0];
+}
+
+static void a_normalization_and_relu_before_a_convolution_become_its_prelude(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(2, 8, 5, 5));
+    struct value *y = apply(graph, "Relu", normalize(graph, x), NULL);
+    const struct conv_attrs *attrs;
+    struct node *conv;
+
+    (void)state;
+    finish(graph, 1, &x, apply(graph, "Conv", y, constant(graph, DIMS(16, 8, 1, 1))));
+    run(graph, &pass_fuse_prelude);
+    conv = only(graph);
+    attrs = conv->attrs;
+    assert_string_equal(conv->op->onnx.name, "Conv");
+    assert_true(attrs->has_prelude);
+    assert_true(attrs->prelude_low == 0);
+    assert_ptr_equal(conv->in[CONV_X], x);
+    assert_int_equal(conv->inputs, CONV_PRELUDE + CONV_PRELUDE_INPUTS);
+    assert_null(conv->in[CONV_RESIDUAL]);
+    assert_ok(graph_infer_node(graph, conv, NULL));
+    graph_destroy(graph);
+}
+
+static void what_others_read_or_winograd_computes_gets_no_prelude(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct graph *graph = graph_create();
+        struct value *x = fed(graph, DIMS(2, 8, 5, 5));
+        struct value *y = apply(graph, "Relu", normalize(graph, x), NULL), *z;
+
+        if (i == 0) { /* y is read twice */
+            z = apply(graph, "Conv", y, constant(graph, DIMS(8, 8, 1, 1)));
+            z = apply(graph, "Add", z, y);
+        } else {
+            z = apply(graph, "Conv", y, constant(graph, DIMS(8, 8, 3, 3)));
+        }
+        finish(graph, 1, &x, z);
+        run(graph, &pass_fuse_prelude);
+        assert_int_equal(count(graph, "BatchNormalization"), 1);
+        graph_destroy(graph);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -543,6 +604,8 @@ int main(void)
         cmocka_unit_test(a_chain_reads_what_it_began_with_again),
         cmocka_unit_test(what_others_read_or_what_grows_ends_a_chain),
         cmocka_unit_test(long_rows_become_several_chains),
+        cmocka_unit_test(a_normalization_and_relu_before_a_convolution_become_its_prelude),
+        cmocka_unit_test(what_others_read_or_winograd_computes_gets_no_prelude),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

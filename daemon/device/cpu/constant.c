@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ops/conv.h"
+
 static void fill(const struct operand *operand, size_t count, bool repeat, float scale,
                  float *values)
 {
@@ -35,6 +37,25 @@ enum status constant_share(struct kernel_prepare *prepare, size_t index, size_t 
     if (is_new)
         fill(operand, count, repeat, scale, values);
     *out_values = values;
+    return STATUS_OK;
+}
+
+enum status constant_share_bias(struct kernel_prepare *prepare, size_t count,
+                                const float **out_values)
+{
+    char format[32];
+    bool is_new;
+    void *zeros;
+
+    TRY(constant_share(prepare, CONV_BIAS, count, false, 1, out_values));
+    if (*out_values != NULL)
+        return STATUS_OK;
+    snprintf(format, sizeof(format), "zero bias %zu", count);
+    TRY(weights_share(prepare->weights, prepare->call.in[CONV_W]->constant_key, format,
+                      count * sizeof(float), &zeros, &is_new));
+    if (is_new)
+        memset(zeros, 0, count * sizeof(float));
+    *out_values = zeros;
     return STATUS_OK;
 }
 

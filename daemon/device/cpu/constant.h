@@ -16,6 +16,10 @@ static inline const struct operand *kernel_input(const struct kernel_call *call,
 MUST_CHECK enum status constant_share(struct kernel_prepare *prepare, size_t index, size_t count,
                                       bool repeat, float scale, const float **out_values);
 
+/* A convolution's bias with zeros up to `count`; zeros alone when it has none. */
+MUST_CHECK enum status constant_share_bias(struct kernel_prepare *prepare, size_t count,
+                                           const float **out_values);
+
 /* The elements of a constant float operand at an address aligned for floats: its own or a copy, to
  * be given to free() as *out_copy.  NULL: no memory. */
 const float *constant_floats(const struct operand *operand, void **out_copy);

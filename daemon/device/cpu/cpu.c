@@ -187,6 +187,7 @@ static enum status open_cpu(const struct device_config *config, struct device **
     cpu->device.memory = host_source();
     cpu->device.channel_block = isa == CPU_AVX512 ? 16 : 8;
     cpu->device.fuses_attention = true;
+    cpu->device.fuses_preludes = isa != CPU_BASELINE; /* what direct.c needs */
     cpu->device.lanes = lanes;
     cpu->device.threads_per_lane = threads > lanes ? threads / lanes : 1;
     (void)team_open();

@@ -87,6 +87,8 @@ static const char *refuses(const struct kernel_call *call)
         return "needs AVX2";
     if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
         return "only float";
+    if (conv_has_prelude(call->op, call->attrs))
+        return "a prelude";
     if (call->in[CONV_X]->layout != LAYOUT_BLOCKED)
         return "only blocked";
     if (call->in[CONV_W]->constant == NULL || (bias != NULL && bias->constant == NULL))
@@ -254,23 +256,6 @@ static enum status share_weights(struct kernel_prepare *prepare, struct state *s
     return status;
 }
 
-static enum status share_bias(struct kernel_prepare *prepare, struct state *state)
-{
-    const size_t count = (size_t)(state->plan.panels * 2 * state->ops->vector);
-    bool is_new;
-    void *zeros;
-
-    TRY(constant_share(prepare, CONV_BIAS, count, false, 1, &state->bias));
-    if (state->bias != NULL)
-        return STATUS_OK;
-    TRY(weights_share(prepare->weights, prepare->call.in[CONV_W]->constant_key, "zero bias",
-                      count * sizeof(float), &zeros, &is_new));
-    if (is_new)
-        memset(zeros, 0, count * sizeof(float));
-    state->bias = zeros;
-    return STATUS_OK;
-}
-
 /* ---- the kernel ---- */
 
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
@@ -285,7 +270,8 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
         status = share_weights(prepare, state);
     }
     if (status == STATUS_OK)
-        status = share_bias(prepare, state);
+        status = constant_share_bias(prepare, (size_t)(state->plan.panels * 2 * state->ops->vector),
+                                     &state->bias);
     if (status != STATUS_OK) {
         free(state);
         return error_set(err, status, "no memory for packed weights");

@@ -11,7 +11,7 @@
  * Interpolation points of F(4x4): 0, ±3/4, ±3/2 and infinity: the same cost as 0, ±1, ±2 and an
  * error 3.7 times smaller.  All scale factors are in the weights (winograd.c).
  */
-#include "device/cpu/activate.h"
+#include "device/cpu/finish.h"
 #include "device/cpu/team.h"
 #include "device/cpu/winograd.h"
 
@@ -179,57 +179,18 @@ INLINE void block_in(const int m, const struct winograd_run *run, int64_t first,
     }
 }
 
-/* Activations other than clamping, on the rows that tile_out() left in L1. */
-static __attribute__((noinline)) void finish(const struct epilogue *epilogue,
-                                             const struct target *to, const float *residual)
-{
-    const float a = epilogue->a, b = epilogue->b;
-
-    WITH_ACTIVATION(
-        epilogue->act, for (int64_t i = 0; i < to->rows; i++) {
-            for (int64_t j = 0; j < to->columns * VW; j += VW) {
-                float *y = to->y + i * to->row + j;
-                vf value = vactivate(ACTIVATION, vload(y), a, b);
-
-                if (residual != NULL)
-                    value = vadd(value, vload(residual + i * to->row + j));
-                vstore(y, value);
-            }
-        })
-}
-
-static bool is_clamp(const struct epilogue *epilogue)
-{
-    return epilogue->act == ACT_NONE || epilogue->act == ACT_RELU || epilogue->act == ACT_CLIP;
-}
-
-/* Whether finish() has to pass over the tile after tile_out(). */
-static bool needs_finish(const struct winograd_run *run)
-{
-    const struct epilogue *epilogue = &run->plan->epilogue;
-
-    return !is_clamp(epilogue) || (run->residual != NULL && epilogue->residual_after);
-}
-
-static void set_bounds(const struct epilogue *epilogue, bool finishes, struct target *to)
-{
-    const float infinity = __builtin_inff();
-
-    to->low = vset1(finishes || epilogue->act == ACT_NONE ? -infinity
-                    : epilogue->act == ACT_RELU           ? 0
-                                                          : epilogue->a);
-    to->high = vset1(finishes || epilogue->act != ACT_CLIP ? infinity : epilogue->b);
-}
-
 INLINE void block_out(const int m, const struct winograd_run *run, const float *products,
                       int64_t first, int64_t tiles, int64_t channel_block)
 {
     const struct winograd *p = run->plan;
     const int64_t point = p->block_tiles * VW;
-    const bool finishes = needs_finish(run), after = p->epilogue.residual_after;
-    struct target to = {.row = p->out_w * VW, .bias = vload(run->bias + channel_block * VW)};
+    const bool finishes = finish_is_needed(&p->epilogue, run->residual),
+               after = p->epilogue.residual_after;
+    struct target to = {.row = p->out_w * VW,
+                        .bias = vload(run->bias + channel_block * VW),
+                        .low = vset1(finish_low(&p->epilogue, finishes)),
+                        .high = vset1(finish_high(&p->epilogue, finishes))};
 
-    set_bounds(&p->epilogue, finishes, &to);
     for (int64_t k = 0; k < tiles; k++) {
         int64_t image, y, x, at;
         const float *residual;
@@ -242,8 +203,9 @@ INLINE void block_out(const int m, const struct winograd_run *run, const float *
         to.rows = p->out_h - y < m ? p->out_h - y : m;
         to.columns = p->out_w - x < m ? p->out_w - x : m;
         tile_out(m, products + k * VW, point, &to);
-        if (finishes)
-            finish(&p->epilogue, &to, after ? residual : NULL);
+        for (int64_t i = 0; finishes && i < to.rows; i++)
+            finish_row(&p->epilogue, to.y + i * to.row,
+                       after && residual != NULL ? residual + i * to.row : NULL, to.columns * VW);
     }
 }
 

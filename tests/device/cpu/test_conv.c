@@ -129,6 +129,9 @@ static void convolutions_of_odd_shapes_are_right(void **state)
         {1, 32, 1, 1, 64, 3, 1, 1, 1, 1},    {1, 8, 20, 6, 1, 5, 1, 2, 1, 1},
         {2, 96, 28, 28, 32, 3, 1, 1, 1, 1},  {1, 128, 12, 12, 33, 1, 1, 0, 1, 1},
         {2, 16, 11, 12, 32, 1, 1, 0, 1, 16}, {2, 48, 11, 40, 48, 3, 1, 1, 1, 48},
+        {5, 72, 5, 5, 90, 1, 1, 0, 1, 1},    {3, 200, 31, 30, 40, 1, 1, 0, 1, 1},
+        {3, 130, 4, 5, 100, 3, 2, 1, 1, 1},  {9, 40, 3, 3, 24, 5, 1, 2, 1, 1},
+        {2, 4, 37, 35, 20, 5, 3, 2, 1, 1},   {1, 7, 12, 50, 40, 3, 1, 2, 2, 1},
     };
 
     (void)state;
@@ -298,6 +301,67 @@ static void every_activation_and_residual_is_right(void **state)
         }
 }
 
+/* What the convolution itself reads: its input normalized and clamped from below. */
+static void reference_prelude(const struct op_test *test, const struct test_array *in,
+                              struct test_array *out)
+{
+    const struct conv_attrs *attrs = test->attrs;
+    const struct test_array *c = in + CONV_PRELUDE; /* scale, B, mean, var */
+    const int64_t channels = in[0].shape.dims[1], count = shape_count(&in[0].shape);
+    const int64_t cells = shape_product(&in[0].shape, 2, in[0].shape.rank);
+    double *values = malloc((size_t)count * sizeof(*values));
+    struct test_array changed[CONV_PRELUDE];
+
+    assert_non_null(values);
+    for (int64_t i = 0; i < count; i++) {
+        int64_t k = i / cells % channels;
+        double x = (in[0].values[i] - c[2].values[k]) * c[0].values[k] /
+                       sqrt(c[3].values[k] + (double)attrs->prelude_epsilon) +
+                   c[1].values[k];
+
+        values[i] = x > (double)attrs->prelude_low ? x : (double)attrs->prelude_low;
+    }
+    for (size_t i = 0; i < CONV_PRELUDE; i++)
+        changed[i] = in[i];
+    changed[0].values = values;
+    reference_conv(test, changed, out);
+    free(values);
+}
+
+static void convolutions_behind_a_normalization_are_right(void **state)
+{
+    static const struct form forms[] = {
+        {2, 40, 7, 9, 24, 1, 1, 0, 1, 1},   {3, 33, 13, 11, 50, 1, 2, 0, 1, 1},
+        {2, 16, 14, 14, 16, 3, 2, 1, 1, 1}, {1, 20, 11, 12, 35, 5, 1, 2, 1, 1},
+        {9, 200, 3, 3, 40, 1, 1, 0, 1, 1},  {1, 256, 40, 28, 64, 1, 1, 0, 1, 1},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(forms) / sizeof(forms[0]); i++) {
+        struct conv_attrs attrs = {.has_prelude = true, .prelude_epsilon = 1e-3f};
+        int64_t numbers[8];
+        struct op_test test = make_test(&forms[i / 2], &attrs, numbers);
+        struct conv_geometry g;
+
+        assert_int_equal(conv_resolve(&attrs, &test.in[0].shape, &test.in[1].shape, &g, NULL),
+                         STATUS_OK);
+        test.reference = reference_prelude;
+        test.any_kernel = true; /* the baseline has none */
+        test.inputs = CONV_PRELUDE + CONV_PRELUDE_INPUTS;
+        for (size_t k = CONV_PRELUDE; k < test.inputs; k++)
+            test.in[k] = (struct op_input){DTYPE_FLOAT, SHAPE(forms[i / 2].c), .constant = true,
+                                           .low = 0.5, .high = 1.5};
+        attrs.prelude_low = i % 2 == 0 ? 0 : -INFINITY;
+        if (i % 2 == 0) {
+            attrs.epilogue.act = ACT_RELU;
+        } else {
+            attrs.epilogue.has_residual = true;
+            test.in[CONV_RESIDUAL] = (struct op_input){DTYPE_FLOAT, conv_output_shape(&g)};
+        }
+        op_test_run(tester, &test);
+    }
+}
+
 static void one_and_three_dimensions_are_right(void **state)
 {
     struct conv_attrs attrs = {.group = 1};
@@ -449,6 +513,7 @@ int main(void)
         cmocka_unit_test(no_geometry_falls_to_reference_code),
         cmocka_unit_test(no_transposed_geometry_falls_to_reference_code),
         cmocka_unit_test(every_activation_and_residual_is_right),
+        cmocka_unit_test(convolutions_behind_a_normalization_are_right),
         cmocka_unit_test(one_and_three_dimensions_are_right),
         cmocka_unit_test(columns_of_one_cell_are_right),
         cmocka_unit_test(computed_weights_and_other_types_are_right),

@@ -1,0 +1,500 @@
+/* Conv by direct sums on the blocked layout: which layers, how the weights are packed, how the work
+ * is cut.  The cut only says what is computed when: bits do not depend on it. */
+#include "device/cpu/direct.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cpu/constant.h"
+#include "device/cpu/epilogue.h"
+#include "device/cpu/team.h"
+#include "ops/conv.h"
+
+extern const struct direct_ops direct_ops_avx2, direct_ops_avx512;
+
+enum {
+    FEW_PIXELS = 64, /* of an image: see is_quicker() */
+    FEW_BLOCKS = 8,
+    FEW_CHANNELS = 8,       /* of a plain input, at most */
+    PANEL_BLOCKS = 2,       /* output blocks that a panel of weights is for */
+    CHUNK_BYTES = 24 << 10, /* of the weights of a chunk of steps: stay in L1 */
+    TILE_BYTES_PACKED = 256 << 10,
+    TILE_BYTES = 512 << 10, /* of a tile's input: stays in L2 */
+    MANY_WEIGHTS = 1 << 20, /* bytes that come from beyond L2 for each tile: … */
+    FEWEST_PIXELS = 48,     /* pixels of a tile, at least */
+    FEWEST_PIXELS_MANY = 96 /* … when there are many weights */
+};
+
+/* NULL at the baseline. */
+static const struct direct_ops *direct_ops_for(enum cpu_isa isa)
+{
+    static const struct direct_ops *const table[CPU_ISA_COUNT] = {
+        [CPU_AVX2] = &direct_ops_avx2, [CPU_AVX512] = &direct_ops_avx512};
+
+    return table[isa];
+}
+
+struct state {
+    struct direct plan;
+    const struct direct_ops *ops;
+    const float *weights, *bias, *scale, *shift;
+    int64_t offsets[]; /* plan.steps */
+};
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int64_t round_to(int64_t a, int64_t b)
+{
+    return ceil_div(a, b) * b;
+}
+
+static bool resolve(const struct kernel_call *call, struct conv_geometry *out_geometry)
+{
+    if (conv_resolve(call->attrs, &call->in[CONV_X]->shape, &call->in[CONV_W]->shape, out_geometry,
+                     NULL) != STATUS_OK)
+        return false;
+    window_turn_narrow(&out_geometry->window);
+    return true;
+}
+
+/* Where this kernel was measured to be quicker than oneDNN's: a map of few pixels, whose weights
+ * are then most of the bytes, and blocks of channels that are half empty. */
+static bool is_quicker(const struct kernel_call *call, const struct conv_geometry *g)
+{
+    const int64_t vector = direct_ops_for(cpu_isa_of(call->device))->vector;
+    const int64_t rest = g->in_channels % vector, blocks = ceil_div(g->in_channels, vector);
+    int64_t pixels = 1;
+
+    for (size_t i = 0; i < g->window.spatial; i++)
+        pixels *= g->window.out[i];
+    return pixels <= FEW_PIXELS ||
+           (rest > 0 && rest <= vector - DIRECT_CHANNELS && blocks <= FEW_BLOCKS);
+}
+
+static const char *refuses_rest(const struct kernel_call *call)
+{
+    const struct operand *bias = kernel_input(call, CONV_BIAS);
+    const bool plain = call->in[CONV_X]->layout == LAYOUT_PLAIN;
+    struct conv_geometry geometry;
+
+    if (direct_ops_for(cpu_isa_of(call->device)) == NULL)
+        return "needs AVX2";
+    if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
+        return "only float";
+    if (call->in[CONV_W]->constant == NULL || (bias != NULL && bias->constant == NULL))
+        return "weights are computed at run time";
+    if (shape_count(&call->out[0]->shape) == 0 || !resolve(call, &geometry))
+        return "no elements";
+    if (geometry.groups != 1)
+        return "groups";
+    if (geometry.window.spatial > 2)
+        return "more than two dimensions";
+    if (plain && (geometry.in_channels > FEW_CHANNELS || conv_has_prelude(call->op, call->attrs)))
+        return "plain in, blocked out is for few channels";
+    return NULL;
+}
+
+static const char *refuses(const struct kernel_call *call)
+{
+    const char *refusal = refuses_rest(call);
+    struct conv_geometry geometry;
+
+    if (refusal == NULL && resolve(call, &geometry) && !conv_has_prelude(call->op, call->attrs) &&
+        !is_quicker(call, &geometry))
+        refusal = "oneDNN is quicker";
+    return refusal;
+}
+
+/* ---- cutting the work ---- */
+
+static void set_axes(struct direct *p, const struct window *w)
+{
+    for (size_t i = 0; i < 2; i++) {
+        bool there = i + w->spatial >= 2;
+        size_t from = there ? i + w->spatial - 2 : 0;
+
+        p->in[i] = there ? w->in[from] : 1;
+        p->out[i] = there ? w->out[from] : 1;
+        p->kernel[i] = there ? w->kernel[from] : 1;
+        p->stride[i] = there ? w->stride[from] : 1;
+        p->dilation[i] = there ? w->dilation[from] : 1;
+        p->pad[i] = there ? w->pad_begin[from] : 0;
+    }
+}
+
+/* Whether every pixel out comes from one pixel in. */
+static bool is_pointwise(const struct direct *p)
+{
+    for (size_t i = 0; i < 2; i++)
+        if (p->kernel[i] != 1 || p->pad[i] != 0 || (p->out[i] - 1) * p->stride[i] >= p->in[i])
+            return false;
+    return true;
+}
+
+/* Of a step. */
+static int64_t channels_of(const struct direct *p)
+{
+    return p->thin ? 1 : DIRECT_CHANNELS;
+}
+
+static int64_t pitch_of(const struct direct *p, int64_t vector)
+{
+    return p->thin ? 1 : vector;
+}
+
+static int64_t rows_of(const struct direct *p, int64_t lines)
+{
+    return (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
+}
+
+static int64_t weight_floats(const struct direct *p, int64_t vector)
+{
+    return p->steps * channels_of(p) * p->out_blocks * vector;
+}
+
+/* So many tiles of equal size that each member gets as many as the others. */
+static int64_t share_out(int64_t tiles, int64_t members, int64_t most)
+{
+    tiles = round_to(tiles, members);
+    return tiles < most ? tiles : most;
+}
+
+static int64_t fewest_pixels(const struct direct *p, int64_t vector)
+{
+    return weight_floats(p, vector) * (int64_t)sizeof(float) > MANY_WEIGHTS ? FEWEST_PIXELS_MANY
+                                                                            : FEWEST_PIXELS;
+}
+
+static void cut_flat(struct direct *p, const struct direct_ops *ops)
+{
+    const int64_t pixel_bytes = p->in_blocks * ops->vector * (int64_t)sizeof(float);
+    const int64_t all = p->lines * p->line, fewest = fewest_pixels(p, ops->vector);
+    int64_t tile = (p->packs ? TILE_BYTES_PACKED : TILE_BYTES) / pixel_bytes;
+
+    if (tile < fewest)
+        tile = fewest;
+    p->tiles = ceil_div(all, tile);
+    if (!p->by_panels)
+        p->tiles = share_out(p->tiles, p->members, ceil_div(all, ops->rows));
+    p->tile = round_to(ceil_div(all, p->tiles), ops->rows);
+    p->tiles = ceil_div(all, p->tile);
+    p->block = p->tile * ops->vector;
+}
+
+static void cut_lines(struct direct *p, const struct direct_ops *ops)
+{
+    const int64_t line_bytes = p->in_blocks * p->row * p->stride[0] * (int64_t)sizeof(float);
+    const int64_t fewest = ceil_div(fewest_pixels(p, ops->vector), p->out[1]);
+    int64_t tile = TILE_BYTES_PACKED / line_bytes, parts;
+
+    if (tile < fewest)
+        tile = fewest;
+    parts = ceil_div(p->out[0], tile); /* of an image */
+    if (parts > 1 || p->images == 1) {
+        while (!p->by_panels && p->images * parts % p->members != 0 && parts < p->out[0])
+            parts++;
+        p->tile = ceil_div(p->out[0], parts);
+        p->tiles = p->images * ceil_div(p->out[0], p->tile);
+    } else {
+        p->tiles = ceil_div(p->images, tile / p->out[0]);
+        if (!p->by_panels)
+            p->tiles = share_out(p->tiles, p->members, p->images);
+        p->tile = ceil_div(p->images, p->tiles) * p->out[0];
+        p->tiles = ceil_div(p->lines, p->tile);
+    }
+    p->rows_of_image = rows_of(p, p->tile < p->out[0] ? p->tile : p->out[0]);
+    p->block = p->rows_of_image * p->row * ceil_div(p->tile, p->out[0]);
+}
+
+static void choose_members(const struct kernel_call *call, struct direct *p, int64_t vector)
+{
+    const int64_t x = p->images * p->in_blocks * p->in[0] * p->in[1] * vector;
+    const double macs = (double)weight_floats(p, vector) * (double)(p->lines * p->line);
+
+    p->members = team_size(call->threads, macs / 50);
+    p->panels = ceil_div(p->out_blocks, PANEL_BLOCKS);
+    p->by_panels = p->members > 1 && weight_floats(p, vector) > x &&
+                   (p->panels % p->members == 0 || p->panels >= 4 * p->members);
+}
+
+/* A residual that is added last may lie where the sums would have to wait. */
+static void choose_chunks(struct direct *p, const struct direct_ops *ops)
+{
+    const int64_t step_bytes = channels_of(p) * PANEL_BLOCKS * ops->vector * (int64_t)sizeof(float);
+
+    p->chunks = ceil_div(p->steps * step_bytes, CHUNK_BYTES);
+    if (p->epilogue.has_residual && p->epilogue.residual_after)
+        p->chunks = 1;
+    p->chunk = ceil_div(p->steps, p->chunks);
+    p->chunks = ceil_div(p->steps, p->chunk);
+    p->groups = p->flat ? ceil_div(p->tile, ops->rows) : p->tile * ceil_div(p->line, ops->rows);
+}
+
+static void make_plan(const struct kernel_call *call, const struct conv_geometry *g,
+                      struct state *state)
+{
+    const struct direct_ops *ops = state->ops;
+    const struct conv_attrs *attrs = call->attrs;
+    struct direct *p = &state->plan;
+    int64_t pitch;
+
+    p->epilogue = attrs->epilogue;
+    p->prelude = attrs->has_prelude;
+    p->prelude_low = attrs->prelude_low;
+    p->thin = call->in[CONV_X]->layout == LAYOUT_PLAIN;
+    pitch = pitch_of(p, ops->vector);
+    p->images = g->batch;
+    p->in_channels = g->in_channels;
+    p->out_channels = g->out_channels;
+    p->in_blocks = ceil_div(g->in_channels, pitch);
+    p->out_blocks = ceil_div(g->out_channels, ops->vector);
+    set_axes(p, &g->window);
+    p->x_image = p->in_blocks * p->in[0] * p->in[1] * pitch;
+    p->y_image = p->out_blocks * p->out[0] * p->out[1] * ops->vector;
+    p->flat = !p->thin && is_pointwise(p);
+    p->packs = !p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1;
+    p->line = p->flat ? p->out[0] * p->out[1] : p->out[1];
+    p->lines = p->flat ? p->images : p->images * p->out[0];
+    p->steps = ceil_div(g->in_channels, channels_of(p)) * p->kernel[0] * p->kernel[1];
+    p->phase = ceil_div((p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1,
+                        p->stride[1]) *
+               pitch;
+    p->row = p->phase * p->stride[1];
+    choose_members(call, p, ops->vector);
+    (p->flat ? cut_flat : cut_lines)(p, ops);
+    if (!p->packs)
+        p->block = p->in[0] * p->in[1] * ops->vector;
+    p->scratch_floats = p->packs ? round_to(p->in_blocks * p->block, 16) : 0;
+    p->offsets = state->offsets;
+    choose_chunks(p, ops);
+}
+
+static void set_offsets(struct state *state)
+{
+    const struct direct *p = &state->plan;
+    const int64_t pitch = pitch_of(p, state->ops->vector), channels = channels_of(p);
+    int64_t *to = state->offsets;
+
+    for (int64_t c = 0; c < p->in_channels; c += channels)
+        for (int64_t i = 0; i < p->kernel[0]; i++)
+            for (int64_t j = 0; j < p->kernel[1]; j++) {
+                int64_t x = j * p->dilation[1];
+
+                *to++ = c / pitch * p->block + c % pitch + i * p->dilation[0] * p->row +
+                        x % p->stride[1] * p->phase + x / p->stride[1] * pitch;
+            }
+}
+
+/* ---- constants ---- */
+
+/* One channel pair's taps at their place: [panel][channels of a step][tap][channel][out channel].
+ */
+static void pack_taps(const struct state *state, int64_t o, int64_t c, const float *taps,
+                      float *packed)
+{
+    const struct direct *p = &state->plan;
+    const int64_t vector = state->ops->vector, channels = channels_of(p);
+    const int64_t first = o / (PANEL_BLOCKS * vector) * PANEL_BLOCKS;
+    const int64_t blocks =
+        p->out_blocks - first < PANEL_BLOCKS ? p->out_blocks - first : PANEL_BLOCKS;
+    const int64_t count = p->kernel[0] * p->kernel[1], width = blocks * vector;
+
+    packed += first * vector * p->steps * channels + o - first * vector;
+    for (int64_t i = 0; i < count; i++)
+        packed[((c / channels * count + i) * channels + c % channels) * width] = taps[i];
+}
+
+static enum status pack(const struct state *state, const struct operand *w, float *packed)
+{
+    const struct direct *p = &state->plan;
+    const int64_t taps = p->kernel[0] * p->kernel[1];
+    void *copy;
+    const float *kernels = constant_floats(w, &copy);
+
+    if (kernels == NULL)
+        return STATUS_NO_MEMORY;
+    memset(packed, 0, (size_t)weight_floats(p, state->ops->vector) * sizeof(float));
+    for (int64_t o = 0; o < p->out_channels; o++)
+        for (int64_t c = 0; c < p->in_channels; c++)
+            pack_taps(state, o, c, kernels + (o * p->in_channels + c) * taps, packed);
+    free(copy);
+    return STATUS_OK;
+}
+
+static enum status share_weights(struct kernel_prepare *prepare, struct state *state)
+{
+    const struct operand *w = prepare->call.in[CONV_W];
+    const int64_t vector = state->ops->vector;
+    enum status status = STATUS_OK;
+    char format[64];
+    void *packed;
+    bool is_new;
+
+    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64, channels_of(&state->plan),
+             vector);
+    TRY(weights_share(prepare->weights, w->constant_key, format,
+                      (size_t)weight_floats(&state->plan, vector) * sizeof(float), &packed,
+                      &is_new));
+    if (is_new)
+        status = pack(state, w, packed);
+    if (status != STATUS_OK)
+        weights_drop(prepare->weights, w->constant_key, format);
+    state->weights = packed;
+    return status;
+}
+
+static double element(const struct operand *operand, size_t i)
+{
+    float value;
+
+    memcpy(&value, (const char *)operand->constant + i * sizeof(value), sizeof(value));
+    return (double)value;
+}
+
+/* A prelude's factors, then its summands, each padded with zeros to whole blocks. */
+static void fill_prelude(const struct kernel_call *call, size_t channels, size_t padded,
+                         float *factors)
+{
+    const struct conv_attrs *attrs = call->attrs;
+    const struct operand *const *in = call->in + CONV_PRELUDE; /* scale, B, mean, var */
+
+    memset(factors, 0, 2 * padded * sizeof(float));
+    for (size_t c = 0; c < channels; c++) {
+        double factor =
+            element(in[0], c) / sqrt(element(in[3], c) + (double)attrs->prelude_epsilon);
+
+        factors[c] = (float)factor;
+        factors[padded + c] = (float)(element(in[1], c) - element(in[2], c) * factor);
+    }
+}
+
+static enum status share_prelude(struct kernel_prepare *prepare, struct state *state)
+{
+    const struct operand *const *in = prepare->call.in + CONV_PRELUDE;
+    const struct conv_attrs *attrs = prepare->call.attrs;
+    const size_t channels = (size_t)state->plan.in_channels;
+    const size_t padded = (size_t)(state->plan.in_blocks * state->ops->vector);
+    char format[128];
+    void *factors;
+    bool is_new;
+
+    if (!state->plan.prelude)
+        return STATUS_OK;
+    snprintf(format, sizeof(format), "prelude %p %p %p %a by %zu", in[1]->constant_key,
+             in[2]->constant_key, in[3]->constant_key, (double)attrs->prelude_epsilon, padded);
+    TRY(weights_share(prepare->weights, in[0]->constant_key, format, 2 * padded * sizeof(float),
+                      &factors, &is_new));
+    if (is_new)
+        fill_prelude(&prepare->call, channels, padded, factors);
+    state->scale = factors;
+    state->shift = state->scale + padded;
+    return STATUS_OK;
+}
+
+/* ---- the kernel ---- */
+
+static struct state *create(const struct kernel_call *call)
+{
+    const struct direct_ops *ops = direct_ops_for(cpu_isa_of(call->device));
+    struct conv_geometry geometry;
+    size_t steps;
+    struct state *state;
+
+    (void)resolve(call, &geometry); /* refuses() saw that it can be */
+    steps = (size_t)geometry.in_channels;
+    for (size_t i = 0; i < geometry.window.spatial; i++)
+        steps *= (size_t)geometry.window.kernel[i];
+    if (call->in[CONV_X]->layout != LAYOUT_PLAIN)
+        steps = steps / (size_t)geometry.in_channels *
+                (size_t)ceil_div(geometry.in_channels, DIRECT_CHANNELS);
+    state = calloc(1, sizeof(*state) + steps * sizeof(state->offsets[0]));
+    if (state == NULL)
+        return NULL;
+    state->ops = ops;
+    make_plan(call, &geometry, state);
+    set_offsets(state);
+    return state;
+}
+
+static enum status prepare(struct kernel_prepare *prepare, struct error *err)
+{
+    struct state *state = create(&prepare->call);
+    enum status status = STATUS_NO_MEMORY;
+    const struct direct *p;
+
+    if (state != NULL)
+        status = share_weights(prepare, state);
+    if (status == STATUS_OK)
+        status = constant_share_bias(prepare, (size_t)(state->plan.out_blocks * state->ops->vector),
+                                     &state->bias);
+    if (status == STATUS_OK)
+        status = share_prelude(prepare, state);
+    if (status != STATUS_OK) {
+        free(state);
+        return error_set(err, status, "no memory for packed weights");
+    }
+    p = &state->plan;
+    prepare->state = state;
+    prepare->scratch_bytes =
+        (size_t)(p->scratch_floats * (p->by_panels ? 1 : (int64_t)p->members)) * sizeof(float);
+    prepare->host_bytes = sizeof(*state) + (size_t)p->steps * sizeof(state->offsets[0]);
+    snprintf(prepare->note, sizeof(prepare->note), "direct%s, %s of %" PRId64 "%s, %s",
+             p->prelude ? " behind scale and shift" : "", p->by_panels ? "panels, tiles" : "tiles",
+             p->tile, p->flat ? "" : " rows", cpu_isa_name(cpu_isa_of(prepare->call.device)));
+    return STATUS_OK;
+}
+
+struct team_arg {
+    const struct direct_ops *ops;
+    struct direct_run run;
+};
+
+static void run_member(void *arg, unsigned member, unsigned members)
+{
+    const struct team_arg *team = arg;
+
+    team->ops->run(&team->run, member, members);
+}
+
+static enum status enqueue(const void *arg, const struct kernel_call *call,
+                           const struct kernel_run *run)
+{
+    const struct state *state = arg;
+    const struct direct *p = &state->plan;
+    struct team_arg team = {.ops = state->ops,
+                            .run = {.plan = p,
+                                    .x = run->in[CONV_X],
+                                    .weights = state->weights,
+                                    .bias = state->bias,
+                                    .scale = state->scale,
+                                    .shift = state->shift,
+                                    .y = run->out[0],
+                                    .scratch = run->scratch}};
+
+    if (p->epilogue.has_residual)
+        team.run.residual = run->in[CONV_RESIDUAL];
+    team_run(p->members, run_member, &team);
+    epilogue_clear_padding(&p->epilogue, run->out[0], call->out[0], (size_t)state->ops->vector);
+    return STATUS_OK;
+}
+
+#define DIRECT(variant, refuses_what)                                                              \
+    const struct kernel kernel_conv_##variant = {                                                  \
+        .name = "cpu:direct",                                                                      \
+        .flags = KERNEL_IN_PLACE_LAST,                                                             \
+        .layouts = 1u << LAYOUT_BLOCKED,                                                           \
+        .in_layouts = 1u << LAYOUT_PLAIN,                                                          \
+        .refuses = refuses_what,                                                                   \
+        .prepare = prepare,                                                                        \
+        .enqueue = enqueue,                                                                        \
+        .release = free,                                                                           \
+    }
+
+DIRECT(direct, refuses);
+DIRECT(direct_rest, refuses_rest); /* behind oneDNN: what that does not take */

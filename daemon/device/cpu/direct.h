@@ -1,0 +1,61 @@
+/* Convolutions on the blocked layout by sums of products, tap by tap: 1x1 of any stride, and what
+ * Winograd does not take. */
+#ifndef DEVICE_CPU_DIRECT_H
+#define DEVICE_CPU_DIRECT_H
+
+#include "device/cpu/cpu.h"
+#include "ops/epilogue.h"
+
+enum { DIRECT_CHANNELS = 8 }; /* of a step, unless the input is thin */
+
+struct direct {
+    struct epilogue epilogue;
+    /* The input.  Axes: down, across. */
+    int64_t images, in_channels, in_blocks;
+    int64_t in[2], stride[2], dilation[2], kernel[2], pad[2];
+    int64_t x_image; /* floats from one image to the next */
+    bool thin;       /* plain input of few channels: each is a block of its own, of one channel */
+    bool prelude;    /* x becomes max(low, x * scale + shift) when it is packed */
+    float prelude_low;
+    /* The output: lines of pixels that lie behind each other, each a row or, when `flat`, an image.
+     */
+    int64_t out[2], out_channels, out_blocks;
+    int64_t y_image;
+    bool flat;
+    int64_t line, lines; /* pixels of a line; lines of all images */
+    /* Tiles: so many pixels of all lines (flat), or so many lines, of one image or of whole ones.
+     */
+    int64_t tile, tiles;
+    int64_t panels; /* of two output blocks */
+    bool by_panels; /* members share panels, not tiles */
+    unsigned members;
+    /* Packed input of a tile: [in block][row][phase of the stride][pixel].  Not packed: the input
+     * as it lies. */
+    bool packs;
+    int64_t phase, row, block; /* floats from one to the next */
+    int64_t rows_of_image;     /* of the packed rows of a tile */
+    int64_t steps;             /* taps * input channels / DIRECT_CHANNELS */
+    int64_t chunk, chunks;     /* steps at a time */
+    int64_t groups;            /* about how often the micro-kernel runs in a tile for a chunk */
+    const int64_t *offsets;    /* per step: floats from a pixel's place */
+    int64_t scratch_floats;    /* of a member, or of all when by_panels */
+};
+
+struct direct_run {
+    const struct direct *plan;
+    const float *x, *weights;
+    const float *bias;          /* padded to whole blocks */
+    const float *scale, *shift; /* of the prelude, padded with zeros */
+    const float *residual;
+    float *y;
+    float *scratch;
+};
+
+struct direct_ops {
+    int64_t vector; /* channels a block */
+    int64_t rows;   /* pixels of the micro-kernel */
+    /* One member's part; the others run the same at the same time. */
+    void (*run)(const struct direct_run *run, unsigned member, unsigned members);
+};
+
+#endif

@@ -1,0 +1,1 @@
+#include "device/cpu/direct_kernels.h"

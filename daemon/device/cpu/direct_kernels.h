@@ -1,0 +1,446 @@
+/* Direct convolution, included by direct_avx2.c and direct_avx512.c.
+ *
+ * A *step* is one tap of a few input channels.  The micro-kernel holds R neighbouring pixels by up
+ * to two vectors of output channels in registers and goes through steps: it reaches a step's R
+ * pixels by an offset from a table, so that it need not know what a tap is.  Where pixels of a step
+ * would not be neighbours (strides), or lie beyond the border, or where something is done to the
+ * input first (a prelude), the input of a tile is packed: with zeros around, columns sorted by
+ * their remainder to the stride.
+ *
+ * The weights of a *chunk* of steps stay in L1 while all pixels of a tile pass; between chunks the
+ * sums wait where the result will be.  An element is its bias, its residual (unless that is added
+ * behind the activation) and the products of steps and channels in order, whatever tile, group or
+ * chunk they fall into.
+ */
+#include "device/cpu/direct.h"
+#include "device/cpu/finish.h"
+#include "device/cpu/team.h"
+
+extern const struct direct_ops SIMD_NAME(direct_ops);
+
+enum {
+#if defined(__AVX512F__)
+    ROWS = 14,
+#else
+    ROWS = 6,
+#endif
+    PANEL_BLOCKS = 2
+};
+
+/* ---- R pixels by B vectors ---- */
+
+struct strip {
+    const float *v; /* of the first pixel */
+    const int64_t *offsets;
+    int64_t steps;
+    const float *u;        /* [step][channel][B vectors] */
+    const float *bias;     /* NULL: y holds the sum of the steps before */
+    const float *residual; /* with a bias: added to it, unless it is NULL */
+    float *y;
+    int64_t y_block; /* floats to the next output block */
+    float low, high;
+    const float *next; /* weights to be fetched into L2, `fetch` lines a step */
+    int64_t fetch;
+    int64_t ahead; /* floats from the pixels to those that come next; 0: they are near already */
+};
+
+/* Half of the lines of the pixels that come next: the other half is for the step's neighbour. */
+INLINE void fetch_ahead(const int R, const int pitch, const float *v, int64_t step)
+{
+    v += pitch == 16 ? (step & 1) * pitch : 0;
+    UNROLL for (int r = 0; r < R; r += 2) __builtin_prefetch(v + r * pitch, 0, 3);
+}
+
+#define EACH(R, B) UNROLL for (int b = 0; b < B; b++) UNROLL for (int r = 0; r < R; r++)
+
+/* `pitch`: floats from a pixel to the next; `channels`: of a step. */
+INLINE void micro(const int R, const int B, const int pitch, const int channels,
+                  const struct strip *strip)
+{
+    const float *u = strip->u, *next = strip->next;
+    const int64_t fetch = strip->fetch;
+    vf s[ROWS][PANEL_BLOCKS], low, high;
+
+    if (strip->bias == NULL) {
+        EACH(R, B) s[r][b] = vload(strip->y + b * strip->y_block + r * VW);
+    } else {
+        EACH(R, B) __builtin_prefetch(strip->y + b * strip->y_block + r * VW, 1, 3);
+        EACH(R, B) s[r][b] = vload(strip->bias + b * VW);
+        if (strip->residual != NULL)
+            EACH(R, B)
+        s[r][b] = vadd(s[r][b], vload(strip->residual + b * strip->y_block + r * VW));
+    }
+    for (int64_t step = 0; step < strip->steps; step++, next += 16 * fetch) {
+        const float *v = strip->v + strip->offsets[step];
+
+        if (strip->ahead != 0)
+            fetch_ahead(R, pitch, v + strip->ahead, step);
+        UNROLL for (int k = 0; k < channels; k++, u += B * VW)
+        {
+            vf w[PANEL_BLOCKS];
+
+            if (k < fetch)
+                __builtin_prefetch(next + k * 16, 0, 2);
+            UNROLL for (int b = 0; b < B; b++) w[b] = vload(u + b * VW);
+            UNROLL for (int r = 0; r < R; r++)
+            {
+                vf x = vset1(v[r * pitch + k]);
+
+                UNROLL for (int b = 0; b < B; b++) vmac(s[r][b], x, w[b]);
+            }
+        }
+    }
+    low = vset1(strip->low);
+    high = vset1(strip->high);
+    EACH(R, B)
+    vstore(strip->y + b * strip->y_block + r * VW, vmin(high, vmax(low, s[r][b])));
+}
+
+typedef void (*micro_fn)(const struct strip *strip);
+
+#define MICRO(R)                                                                                   \
+    static void micro_##R##_1(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 1, VW, DIRECT_CHANNELS, strip);                                                   \
+    }                                                                                              \
+    static void micro_##R##_2(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 2, VW, DIRECT_CHANNELS, strip);                                                   \
+    }                                                                                              \
+    static void thin_##R##_1(const struct strip *strip)                                            \
+    {                                                                                              \
+        micro(R, 1, 1, 1, strip);                                                                  \
+    }                                                                                              \
+    static void thin_##R##_2(const struct strip *strip)                                            \
+    {                                                                                              \
+        micro(R, 2, 1, 1, strip);                                                                  \
+    }
+#if defined(__AVX512F__)
+#define EACH_ROWS(do)                                                                              \
+    do                                                                                             \
+    (1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11) do(12) do(13) do(14)
+#else
+#define EACH_ROWS(do)                                                                              \
+    do                                                                                             \
+    (1) do(2) do(3) do(4) do(5) do(6)
+#endif
+EACH_ROWS(MICRO)
+
+#define MICRO_ROW(R) [R] = {{micro_##R##_1, micro_##R##_2}, {thin_##R##_1, thin_##R##_2}},
+static const micro_fn micros[ROWS + 1][2][PANEL_BLOCKS] = {EACH_ROWS(MICRO_ROW)};
+
+/* ---- a panel over neighbouring pixels ---- */
+
+struct segment { /* pixels of one line */
+    const float *v;
+    int64_t at; /* of the first one in a block of channels of y */
+    int64_t pixels;
+};
+
+struct part { /* of the weights: a chunk of steps of a panel */
+    int64_t panel, chunk;
+};
+
+static struct strip make_strip(const struct direct_run *run, struct part part, bool finishes)
+{
+    const struct direct *p = run->plan;
+    const int64_t first = part.panel * PANEL_BLOCKS, left = p->out_blocks - first;
+    const int64_t channels = p->thin ? 1 : DIRECT_CHANNELS, step = part.chunk * p->chunk;
+    const int64_t width = (left < PANEL_BLOCKS ? left : PANEL_BLOCKS) * VW * channels;
+    const bool last = part.chunk + 1 == p->chunks;
+    struct strip strip = {.offsets = p->offsets + step,
+                          .steps = last ? p->steps - step : p->chunk,
+                          .u = run->weights + first * VW * channels * p->steps + step * width,
+                          .bias = part.chunk == 0 ? run->bias + first * VW : NULL,
+                          .y_block = p->out[0] * p->out[1] * VW,
+                          .low = last ? finish_low(&p->epilogue, finishes) : -__builtin_inff(),
+                          .high = last ? finish_high(&p->epilogue, finishes) : __builtin_inff()};
+
+    strip.next = strip.u + strip.steps * width;
+    strip.fetch = (width / 16 + p->groups - 1) / p->groups;
+    return strip;
+}
+
+/* What two clamps cannot do, on the rows that the micro-kernel left in L1. */
+static void finish_strip(const struct epilogue *epilogue, const struct strip *strip,
+                         const float *residual, int64_t blocks, int64_t rows)
+{
+    for (int64_t b = 0; b < blocks; b++)
+        finish_row(epilogue, strip->y + b * strip->y_block,
+                   residual != NULL ? residual + b * strip->y_block : NULL, rows * VW);
+}
+
+static void run_segment(const struct direct_run *run, struct part part,
+                        const struct segment *segment)
+{
+    const struct direct *p = run->plan;
+    const int64_t first = part.panel * PANEL_BLOCKS, left = p->out_blocks - first;
+    const int64_t blocks = left < PANEL_BLOCKS ? left : PANEL_BLOCKS;
+    const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
+    const bool finishes = finish_is_needed(&p->epilogue, run->residual);
+    const bool after = p->epilogue.residual_after;
+    struct strip strip = make_strip(run, part, finishes);
+
+    for (int64_t group = 0, done = 0, rows; group < groups; group++, done += rows) {
+        const int64_t at = segment->at + first * strip.y_block + done * VW;
+        const float *residual = run->residual != NULL ? run->residual + at : NULL;
+
+        rows = (segment->pixels - done) / (groups - group);
+        strip.v = segment->v + done * pitch;
+        strip.ahead = !p->packs && part.panel == 0 ? rows * VW : 0;
+        strip.y = run->y + at;
+        strip.residual = after ? NULL : residual;
+        micros[rows][p->thin][blocks - 1](&strip);
+        strip.next += strip.steps * strip.fetch * 16;
+        if (finishes && part.chunk + 1 == p->chunks)
+            finish_strip(&p->epilogue, &strip, after ? residual : NULL, blocks, rows);
+    }
+}
+
+/* ---- tiles ---- */
+
+struct tile {
+    int64_t first, count; /* pixels of all lines, when flat; else lines */
+};
+
+static struct tile tile_at(const struct direct *p, int64_t index)
+{
+    const int64_t all = p->flat ? p->lines * p->line : p->lines;
+    struct tile tile = {.first = index * p->tile, .count = p->tile};
+
+    if (!p->flat && p->tile < p->out[0]) { /* tiles end with their image */
+        const int64_t of_image = (p->out[0] + p->tile - 1) / p->tile;
+
+        tile.first = index / of_image * p->out[0] + index % of_image * p->tile;
+        if (tile.count > p->out[0] - index % of_image * p->tile)
+            tile.count = p->out[0] - index % of_image * p->tile;
+    }
+    if (tile.count > all - tile.first)
+        tile.count = all - tile.first;
+    return tile;
+}
+
+struct prelude { /* of one block of channels */
+    vf scale, shift, low;
+};
+
+static struct prelude read_prelude(const struct direct_run *run, int64_t block)
+{
+    if (!run->plan->prelude)
+        return (struct prelude){.scale = vset1(1)};
+    return (struct prelude){.scale = vload(run->scale + block * VW),
+                            .shift = vload(run->shift + block * VW),
+                            .low = vset1(run->plan->prelude_low)};
+}
+
+/* Every stride'th of the vectors from x on. */
+static void copy_vectors(bool changed, const struct prelude *prelude, const float *x,
+                         int64_t stride, int64_t count, float *to)
+{
+    const struct prelude p = *prelude;
+
+    if (changed)
+        for (int64_t i = 0; i < count; i++, x += stride * VW)
+            vstore(to + i * VW, vmax(p.low, vfma(vload(x), p.scale, p.shift)));
+    else
+        for (int64_t i = 0; i < count; i++, x += stride * VW)
+            vstore(to + i * VW, vload(x));
+}
+
+/* Places of a flat tile: every stride'th pixel of every stride'th row. */
+static void pack_flat(const struct direct_run *run, struct tile tile, int64_t block)
+{
+    const struct direct *p = run->plan;
+    const struct prelude prelude = read_prelude(run, block);
+    const float *plane = run->x + block * p->in[0] * p->in[1] * VW;
+    float *to = run->scratch + block * p->block;
+
+    for (int64_t pixel = tile.first, end = tile.first + tile.count; pixel < end;) {
+        const int64_t image = pixel / p->line, y = pixel % p->line / p->out[1];
+        const int64_t x = pixel % p->out[1], left = end - pixel;
+        const int64_t count = left < p->out[1] - x ? left : p->out[1] - x;
+
+        copy_vectors(p->prelude, &prelude,
+                     plane + image * p->x_image +
+                         (y * p->stride[0] * p->in[1] + x * p->stride[1]) * VW,
+                     p->stride[1], count, to);
+        to += count * VW;
+        pixel += count;
+    }
+}
+
+/* Where the columns of one phase of a packed row lie inside of the input: [*from, *to). */
+static void find_columns(const struct direct *p, int64_t phase, int64_t columns, int64_t *from,
+                         int64_t *to)
+{
+    const int64_t stride = p->stride[1], first = phase - p->pad[1];
+
+    *from = first >= 0 ? 0 : (-first + stride - 1) / stride;
+    *to = p->in[1] > first ? (p->in[1] - first + stride - 1) / stride : 0;
+    *from = *from < columns ? *from : columns;
+    *to = *to > columns ? columns : *to < *from ? *from : *to;
+}
+
+/* A row of the input with zeros around it, or nothing but zeros when `x` is NULL. */
+static void pack_row(const struct direct *p, const float *x, const struct prelude *prelude,
+                     float *to)
+{
+    const int64_t stride = p->stride[1], columns = p->phase / VW;
+
+    for (int64_t phase = 0; phase < stride; phase++, to += p->phase) {
+        int64_t first, last;
+
+        find_columns(p, phase, columns, &first, &last);
+        if (x == NULL)
+            first = last = 0;
+        memset(to, 0, (size_t)(first * VW) * sizeof(float));
+        if (last > first)
+            copy_vectors(p->prelude, prelude, x + (first * stride + phase - p->pad[1]) * VW, stride,
+                         last - first, to + first * VW);
+        memset(to + last * VW, 0, (size_t)((columns - last) * VW) * sizeof(float));
+    }
+}
+
+INLINE void copy_columns(const float *x, const int64_t stride, int64_t count, float *to)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = x[i * stride];
+}
+
+static void pack_thin_row(const struct direct *p, const float *x, float *to)
+{
+    const int64_t stride = p->stride[1], columns = p->phase;
+
+    for (int64_t phase = 0; phase < stride; phase++, to += p->phase) {
+        int64_t first, last;
+
+        find_columns(p, phase, columns, &first, &last);
+        if (x == NULL)
+            first = last = 0;
+        memset(to, 0, (size_t)first * sizeof(float));
+        memset(to + last, 0, (size_t)(columns - last) * sizeof(float));
+        if (first == last)
+            continue;
+        if (stride == 2) /* known to the compiler: shuffles */
+            copy_columns(x + first * 2 + phase - p->pad[1], 2, last - first, to + first);
+        else
+            copy_columns(x + first * stride + phase - p->pad[1], stride, last - first, to + first);
+    }
+}
+
+static void pack_rows(const struct direct_run *run, struct tile tile, int64_t block)
+{
+    const struct direct *p = run->plan;
+    const int64_t pitch = p->thin ? 1 : VW, plane = p->in[0] * p->in[1] * pitch;
+    const struct prelude prelude =
+        p->thin ? (struct prelude){.scale = vzero()} : read_prelude(run, block);
+    const int64_t images = tile.count > p->out[0] ? tile.count / p->out[0] : 1;
+    const int64_t top = tile.first % p->out[0] * p->stride[0] - p->pad[0];
+    float *to = run->scratch + block * p->block;
+
+    for (int64_t i = 0; i < images; i++) {
+        const int64_t image = tile.first / p->out[0] + i;
+        const float *from = run->x + image * p->x_image + block * plane;
+
+        for (int64_t y = top; y < top + p->rows_of_image; y++, to += p->row) {
+            const float *row = y >= 0 && y < p->in[0] ? from + y * p->in[1] * pitch : NULL;
+
+            if (p->thin)
+                pack_thin_row(p, row, to);
+            else
+                pack_row(p, row, &prelude, to);
+        }
+    }
+}
+
+static void pack(const struct direct_run *run, struct tile tile, int64_t block)
+{
+    (run->plan->flat ? pack_flat : pack_rows)(run, tile, block);
+}
+
+static void run_flat(const struct direct_run *run, struct tile tile, struct part part)
+{
+    const struct direct *p = run->plan;
+
+    for (int64_t pixel = tile.first, end = tile.first + tile.count; pixel < end;) {
+        const int64_t image = pixel / p->line, at = pixel % p->line, left = end - pixel;
+        struct segment segment = {.at = image * p->y_image + at * VW,
+                                  .pixels = left < p->line - at ? left : p->line - at};
+
+        segment.v = p->packs ? run->scratch + (pixel - tile.first) * VW
+                             : run->x + image * p->x_image + at * VW;
+        run_segment(run, part, &segment);
+        pixel += segment.pixels;
+    }
+}
+
+static void run_lines(const struct direct_run *run, struct tile tile, struct part part)
+{
+    const struct direct *p = run->plan;
+    const int64_t top = tile.first % p->out[0];
+
+    for (int64_t i = 0; i < tile.count; i++) {
+        const int64_t image = (tile.first + i) / p->out[0], y = (tile.first + i) % p->out[0];
+        const int64_t row =
+            (image - tile.first / p->out[0]) * p->rows_of_image + (y - top) * p->stride[0];
+        const struct segment segment = {.v = run->scratch + row * p->row,
+                                        .at = image * p->y_image + y * p->out[1] * VW,
+                                        .pixels = p->out[1]};
+
+        run_segment(run, part, &segment);
+    }
+}
+
+static void run_tile(const struct direct_run *run, struct tile tile, int64_t panel)
+{
+    for (int64_t chunk = 0; chunk < run->plan->chunks; chunk++)
+        (run->plan->flat ? run_flat : run_lines)(run, tile, (struct part){panel, chunk});
+}
+
+/* All members on one tile. */
+static void run_panels(const struct direct_run *run, unsigned member, unsigned members)
+{
+    const struct direct *p = run->plan;
+
+    for (int64_t t = 0; t < p->tiles; t++) {
+        const struct tile tile = tile_at(p, t);
+        size_t from, to;
+
+        if (p->packs) {
+            team_share((size_t)p->in_blocks, member, members, &from, &to);
+            for (int64_t c = (int64_t)from; c < (int64_t)to; c++)
+                pack(run, tile, c);
+            team_barrier();
+        }
+        team_share((size_t)p->panels, member, members, &from, &to);
+        for (int64_t q = (int64_t)from; q < (int64_t)to; q++)
+            run_tile(run, tile, q);
+        if (p->packs && t + 1 < p->tiles)
+            team_barrier();
+    }
+}
+
+static void run_tiles(const struct direct_run *all, unsigned member, unsigned members)
+{
+    const struct direct *p = all->plan;
+    struct direct_run run = *all;
+    size_t from, to;
+
+    run.scratch += (int64_t)member * p->scratch_floats;
+    team_share((size_t)p->tiles, member, members, &from, &to);
+    for (int64_t t = (int64_t)from; t < (int64_t)to; t++) {
+        const struct tile tile = tile_at(p, t);
+
+        for (int64_t c = 0; p->packs && c < p->in_blocks; c++)
+            pack(&run, tile, c);
+        for (int64_t q = 0; q < p->panels; q++)
+            run_tile(&run, tile, q);
+    }
+}
+
+static void run_all(const struct direct_run *run, unsigned member, unsigned members)
+{
+    (run->plan->by_panels ? run_panels : run_tiles)(run, member, members);
+}
+
+const struct direct_ops SIMD_NAME(direct_ops) = {.vector = VW, .rows = ROWS, .run = run_all};
