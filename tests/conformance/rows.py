@@ -26,6 +26,7 @@ def convolutions(path):
     x = n.node("Relu", n.node("Add", x, y))
     x = n.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
     x = n.node("Concat", n.conv(x, 40, 24, 3, groups=4), n.conv(x, 40, 17, 5, pad=2), x, axis=1)
+    x = n.node("Add", x, n.conv(n.node("Relu", n.norm(x, 81)), 81, 81, 1))  # normalized as it is loaded
     wide = n.weight(n.normal(16, 81, 3, 31))
     x = n.node("Relu", n.node("Conv", x, wide, kernel_shape=[3, 31], pads=[1, 15, 1, 15]))
     up = n.node("ConvTranspose", x, n.weight(n.normal(16, 20, 2, 2)), kernel_shape=[2, 2], strides=[2, 2])
