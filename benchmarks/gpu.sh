@@ -1,42 +1,52 @@
 #!/usr/bin/env bash
 # Everything about the CUDA device that needs a GPU, in one command and under ten minutes:
 #
-#     benchmarks/gpu.sh [--dry-run] [--out FOLDER] [STEP ...]
+#     benchmarks/gpu.sh [--dry-run] [--built] [--out FOLDER] [STEP ...]
+#     benchmarks/gpu.sh --build CAPABILITY      (90: without a GPU, for --built elsewhere)
 #
-# On a machine with NVIDIA's driver, and the CUDA toolkit for the build.  Each step has a time limit of its
-# own, and the next one runs whatever became of it.  FOLDER (build/gpu) gets one log a step, result.json
-# and result.txt.  --rehearse runs the same steps on the simulated device of build/dev, on tiny
-# networks: it tests the script, its numbers mean nothing.
+# On a machine with NVIDIA's driver for CUDA 13, or an older one and the package cuda-compat-13.  Where there
+# is no CUDA toolkit for the build, it comes as Python packages.  A machine that reaches no package registry
+# gets this folder with what --build made (build/gpu-release, build/dev, and the CUDA libraries in
+# build/gpu-libs): --built installs and builds nothing.
+#
+# Each step has a time limit of its own, and the next one runs whatever became of it; what is wanted most
+# comes first.  FOLDER (build/gpu) gets one log a step, result.json and result.txt.  --rehearse runs the
+# same steps on the simulated device of build/dev, on tiny networks: it tests the script, its numbers mean
+# nothing.
 set -u
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 # name | limit in seconds | what
 STEPS='device|20|describe the GPU, its driver and its toolkit
 packages|90|install what the build and the measurements need
-build|240|build for this GPU (release) and the tests (dev)
-conformance|60|ONNX backend tests on the device
-operators|90|tests of all operators against their references on the device
-memory|90|memory tests of the daemon on the device
-simulator|60|compare whole networks with the answers of the simulator
-sanitizer|60|compute-sanitizer over a network, where there is one
-pages|30|cost of the cuMem calls by size of handle
-speed|150|latency and throughput of our engine
-peers|90|the same of ONNX Runtime or PyTorch, where installable
+build|200|build for this GPU (release) and the tests (dev)
+simulator|40|compare whole networks with the answers of the simulator
+operators|60|tests of all operators against their references on the device
+speed|120|latency and throughput of our engine
 start|30|cold start: from exec to the first answer
-empty-cache|40|what giving cached memory back costs'
+empty-cache|40|what giving cached memory back costs
+pages|30|cost of the cuMem calls by size of handle
+memory|60|memory tests of the daemon on the device
+conformance|60|ONNX backend tests on the device
+sanitizer|60|compute-sanitizer over a network, where there is one
+peers|90|the same of ONNX Runtime or PyTorch, where installable'
 readonly TOTAL=590 # seconds; a step gets what is left, if that is less than its limit
+
+readonly VENV=$PWD/.cache/gpu-venv
 
 say() { printf '== %s\n' "$*"; }
 die() { printf 'gpu.sh: %s\n' "$*" >&2; exit 1; }
 
-dry_run='' rehearse='' out=build/gpu
+dry_run='' rehearse='' built='' build_for='' out=build/gpu
 chosen=()
 while [ $# -gt 0 ]; do
     case $1 in
     --dry-run) dry_run=1 ;;
     --rehearse) rehearse=1 ;;
+    --built) built=1 ;;
+    --build) [[ ${2-} =~ ^[0-9]{2,3}$ ]] || die '--build takes a compute capability: 90'; build_for=$2; shift ;;
     --out) [ $# -gt 1 ] || die '--out takes a folder'; out=$2; shift ;;
-    -*) die "unknown option '$1'; --dry-run, --out FOLDER and --rehearse are known" ;;
+    -*) die "unknown option '$1'; --dry-run, --out FOLDER, --built, --build CAPABILITY and --rehearse are known" ;;
     *) grep -q "^$1|" <<<"$STEPS" || die "unknown step '$1'; --dry-run lists them"
        chosen+=("$1") ;;
     esac
@@ -47,10 +57,50 @@ done
 toolkit() { # PROGRAM
     local path
     command -v "$1" && return 0
-    for path in /usr/local/cuda/bin/"$1" /usr/local/cuda-*/bin/"$1"; do
+    for path in /usr/local/cuda/bin/"$1" /usr/local/cuda-*/bin/"$1" "$VENV"/lib/python3*/site-packages/nvidia/cu13/bin/"$1"; do
         [ ! -x "$path" ] || { echo "$path"; return 0; }
     done
     return 1
+}
+
+# "13.0", of the CUDA that the driver is for; nothing where it does not say.
+driver_cuda() { nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9][0-9]*\.[0-9]\).*/\1/p' | head -1; }
+
+# An older driver runs programs of CUDA 13 with NVIDIA's compatibility package (GPUs of data centres).
+check_driver() {
+    local cuda path
+    cuda=$(driver_cuda)
+    [ "${cuda%%.*}" -lt 13 ] 2>/dev/null || return 0
+    for path in /usr/local/cuda-13*/compat; do
+        [ -e "$path/libcuda.so.1" ] || continue
+        say "the driver is for CUDA $cuda: with $path"
+        export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+        return 0
+    done
+    die "the driver is for CUDA $cuda, and this is built with CUDA 13: driver 580 or later is needed, or the package cuda-compat-13-0: nothing was run"
+}
+
+# Without a toolkit: nvcc, headers and libraries as Python packages, laid out as one.
+install_toolkit() {
+    local home
+    "$VENV/bin/python" -m pip install -q --disable-pip-version-check 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' \
+        'nvidia-cuda-crt==13.0.*' 'nvidia-cuda-runtime==13.0.*' 'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-nvrtc==13.0.*' \
+        'nvidia-cublas==13.*' nvidia-cudnn-cu13 || return 1
+    home=$(echo "$VENV"/lib/python3*/site-packages/nvidia/cu13)
+    ln -sf libcudart.so.13 "$home/lib/libcudart.so"
+    [ ! -d "$home/../cudnn" ] || ln -sf "$home"/../cudnn/include/* "$home/include/"
+    chmod +x "$home"/bin/* "$home"/nvvm/bin/*
+}
+
+# Builds what the steps run, and no more; sixteen cores take about two minutes.
+build_for() { # CAPABILITY
+    local nvcc home
+    nvcc=$(toolkit nvcc) || { echo 'there is no nvcc, and it could not be installed'; return 1; }
+    home=$(dirname "$(dirname "$(realpath "$nvcc")")")
+    CUDA_HOME=$home cmake --preset release -B "$RELEASE" -DSLUICE_CUDA=ON -DSLUICE_CUDA_ARCHITECTURES="$1" &&
+        cmake --build "$RELEASE" --target sluiced sluicectl sluice-cuda sluice-bench &&
+        CUDA_HOME=$home cmake --preset dev -DSLUICE_CUDA=ON -DSLUICE_TEST_PYTHON="$PYTHON" &&
+        cmake --build build/dev --target sluiced sluicectl gpu_tests
 }
 
 is_chosen() { # STEP
@@ -65,7 +115,6 @@ if [ -n "$dry_run" ]; then
 fi
 
 OUT=$(realpath -m "$out")
-readonly VENV=$PWD/.cache/gpu-venv
 PYTHON=${SLUICE_TEST_PYTHON:-$VENV/bin/python}
 RELEASE=build/gpu-release
 if [ -n "$rehearse" ]; then
@@ -73,11 +122,25 @@ if [ -n "$rehearse" ]; then
     [ -e build/dev/tests/sim/lib/libcudart.so.13 ] || die 'a rehearsal needs build/dev with the simulated device'
     export LD_LIBRARY_PATH=$PWD/build/dev/tests/sim/lib
     export SLUICE_GPU_QUICK=1
-else
+elif [ -z "$build_for" ]; then
     command -v nvidia-smi >/dev/null || die 'there is no NVIDIA driver here (no nvidia-smi): nothing was run'
     nvidia-smi -L 2>/dev/null | grep -q '^GPU 0' || die 'the NVIDIA driver has no GPU: nothing was run'
+    check_driver
+    # The driver's own libraries are the system's; those of CUDA come with the build or with packages.
+    for folder in "$PWD"/build/gpu-libs "$VENV"/lib/python3*/site-packages/nvidia/{cu13,cudnn}/lib; do
+        [ ! -d "$folder" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+    done
+    export LD_LIBRARY_PATH
 fi
 readonly OUT PYTHON RELEASE
+if [ -n "$build_for" ]; then
+    build_for "$build_for" || exit 1
+    mkdir -p build/gpu-libs
+    home=$(dirname "$(dirname "$(realpath "$(toolkit nvcc)")")")
+    cp "$home"/lib*/lib{cudart,nvrtc,nvrtc-builtins}.so.13* build/gpu-libs/
+    say "build/gpu-release, build/dev and build/gpu-libs are ready; libcublasLt and libcudnn beside them are used where they are"
+    exit 0
+fi
 mkdir -p "$OUT"
 rm -f "$OUT"/*.log "$OUT"/*.json "$OUT"/*.tsv "$OUT"/result.txt
 # Every daemon of the tests and of the measurements has the GPU.
@@ -92,21 +155,19 @@ measure() { # PART
 step_device() { measure device; }
 
 step_packages() {
-    [ -z "$rehearse" ] || return 0
+    [ -z "$rehearse$built" ] || return 0
     ./dev packages || echo 'going on with what is here'
     [ -x "$VENV/bin/python" ] || python3 -m venv "$VENV" || return 1
     "$VENV/bin/python" -m pip install -q --disable-pip-version-check \
-        numpy onnx==1.22.0 'tritonclient[all]==2.73.0'
+        numpy onnx==1.22.0 'tritonclient[all]==2.73.0' || return 1
+    toolkit nvcc >/dev/null || install_toolkit
 }
 
 step_build() {
-    [ -z "$rehearse" ] || return 0
+    [ -z "$rehearse$built" ] || return 0
     local capability
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader -i 0 | tr -d .)
-    cmake --preset release -B "$RELEASE" -DSLUICE_CUDA=ON -DSLUICE_CUDA_ARCHITECTURES="$capability" &&
-        cmake --build "$RELEASE" &&
-        cmake --preset dev -DSLUICE_CUDA=ON -DSLUICE_TEST_PYTHON="$PYTHON" &&
-        cmake --build build/dev
+    build_for "$capability"
 }
 
 step_conformance() {
@@ -159,7 +220,7 @@ step_pages() {
 step_speed() { measure speed; }
 
 step_peers() {
-    [ -n "$rehearse" ] || "$PYTHON" -m pip install -q --disable-pip-version-check \
+    [ -n "$rehearse$built" ] || "$PYTHON" -m pip install -q --disable-pip-version-check \
         'onnxruntime-gpu[cuda,cudnn]' || echo 'onnxruntime-gpu cannot be installed'
     measure peers
 }

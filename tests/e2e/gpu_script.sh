@@ -31,6 +31,22 @@ expect 'it fails without a GPU' [ $? -ne 0 ]
 expect 'it says why' [ "$said" = 'gpu.sh: the NVIDIA driver has no GPU: nothing was run' ]
 expect 'it left nothing' [ ! -e "$folder/none" ]
 
+# A driver for CUDA 12 is told from one for 13 before anything is installed or built.
+cat >"$folder/bin/nvidia-smi" <<'END'
+#!/bin/sh
+[ "$1" != -L ] || { echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)'; exit 0; }
+echo '| NVIDIA-SMI 570.86.15    Driver Version: 570.86.15    CUDA Version: 12.8     |'
+END
+if compgen -G '/usr/local/cuda-13*/compat/libcuda.so.1' >/dev/null; then
+    echo 'this machine has the compatibility package: not tried'
+else
+    said=$(PATH=$folder/bin:$PATH benchmarks/gpu.sh --out "$folder/none" 2>&1)
+    expect 'it fails with an older driver' [ $? -ne 0 ]
+    expect 'it says which is needed' grep -q 'is for CUDA 12.8, .*driver 580 or later' <<<"$said"
+    expect 'it left nothing' [ ! -e "$folder/none" ]
+fi
+! benchmarks/gpu.sh --build Hopper >/dev/null 2>&1 || { echo "FAILED: a capability that is none is taken"; bad=1; }
+
 # A step or an option that is none is refused.
 for word in nonsense --nonsense; do
     ! benchmarks/gpu.sh --dry-run "$word" >/dev/null 2>&1 || { echo "FAILED: '$word' is taken"; bad=1; }
