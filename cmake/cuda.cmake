@@ -56,15 +56,42 @@ function(sluice_cuda_objects folder include out_objects)
   foreach(source ${sources})
     cmake_path(GET source STEM stem)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/cuda/${stem}.cu.o)
+    set(own "")
+    if(stem STREQUAL "pointwise")
+      set(own -fmad=false) # a kernel made at run time for several steps must round as it does
+    endif()
     add_custom_command(
       OUTPUT ${object}
-      COMMAND ${CCACHE} ${SLUICE_NVCC} ${flags} ${includes} -MD -MF ${object}.d -c ${source} -o ${object}
+      COMMAND ${CCACHE} ${SLUICE_NVCC} ${flags} ${own} ${includes} -MD -MF ${object}.d -c ${source} -o ${object}
       DEPENDS ${source} DEPFILE ${object}.d
       COMMENT "Building CUDA object ${stem}.cu.o" VERBATIM)
     list(APPEND objects ${object})
   endforeach()
   file(MAKE_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/cuda)
   set(${out_objects} ${objects} PARENT_SCOPE)
+endfunction()
+
+# The kernels' headers as text, for what is compiled at run time (device/cuda/rtc/).
+function(sluice_cuda_texts folder out_source)
+  set(kernels device/cuda/kernels)
+  foreach(name pointwise.cuh pointwise.h pointwise.def element.cuh launch.cuh walk.h walk.cuh)
+    list(APPEND texts ${kernels}/${name}=${folder}/kernels/${name})
+    list(APPEND files ${folder}/kernels/${name})
+  endforeach()
+  foreach(name dtype.h dtype.def)
+    list(APPEND texts tensor/${name}=${CMAKE_CURRENT_SOURCE_DIR}/tensor/${name})
+    list(APPEND files ${CMAKE_CURRENT_SOURCE_DIR}/tensor/${name})
+  endforeach()
+  foreach(name math.h stdint.h stddef.h stdbool.h cuda_runtime.h cuda_runtime_api.h cuda_fp16.h
+               cuda_bf16.h)
+    list(APPEND texts ${name}=${folder}/rtc/standard.cuh)
+  endforeach()
+  set(out ${CMAKE_CURRENT_BINARY_DIR}/cuda/texts.c)
+  add_custom_command(OUTPUT ${out}
+    COMMAND ${CMAKE_COMMAND} -DOUT=${out} "-DTEXTS=${texts}" -P ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+    DEPENDS ${files} ${folder}/rtc/standard.cuh ${CMAKE_SOURCE_DIR}/cmake/embed.cmake
+    COMMENT "Embedding the kernels' headers" VERBATIM)
+  set(${out_source} ${out} PARENT_SCOPE)
 endfunction()
 
 function(sluice_cuda_plugin)
@@ -75,7 +102,8 @@ function(sluice_cuda_plugin)
   # Of other folders kernels see only enums: types of elements, activations.
   sluice_cuda_objects(${folder} "${root};${root}/../tensor;${root}/../ops" objects)
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/*.c ${folder}/*/*.c)
-  add_library(sluice-cuda MODULE ${sources} ${objects})
+  sluice_cuda_texts(${folder} texts)
+  add_library(sluice-cuda MODULE ${sources} ${texts} ${objects})
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   target_include_directories(sluice-cuda PRIVATE ${root}
                              $<TARGET_PROPERTY:device,INTERFACE_INCLUDE_DIRECTORIES>)

@@ -27,6 +27,8 @@ def version_of(nvcc):
 def compile_file(nvcc, source, architectures):
     command = [nvcc, "-std=c++17", "-O3", "-cubin" if len(architectures) == 1 else "-c",
                "-Xptxas", "-v", "-o", "/dev/null", "-I", os.path.join(ROOT, "daemon"), source]
+    if os.path.basename(source) == "pointwise.cu":
+        command.insert(1, "-fmad=false")
     for arch in architectures:
         command[1:1] = ["-gencode", f"arch=compute_{arch},code=sm_{arch}"]
     done = subprocess.run(command, capture_output=True, text=True)

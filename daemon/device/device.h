@@ -22,6 +22,7 @@ struct device_config {
     unsigned lanes;        /* ≥ 1 */
     unsigned threads;      /* compute threads over all lanes; 0: the machine's cores */
     const char *precision; /* "strict", "tf32", "fp16", … ; the CPU knows "strict" and "default" */
+    const char *cache_folder; /* where what is compiled at run time is kept; NULL: nowhere */
 };
 
 /* The most that one lane does in a second, measured on it. */
@@ -105,6 +106,9 @@ struct device {
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;
+    /* Raised when a kernel that was prepared before runs by better code from now on: what was
+     * recorded runs the old. */
+    _Atomic unsigned kernels_changed;
     /* Without host_memory: the CPU, for operators that this device has no kernel for; opened and
      * closed with it by device_open() and device_close().  NULL: there is none. */
     struct device *host;

@@ -70,6 +70,11 @@ MUST_CHECK enum status weights_write(struct weights_cache *cache, void *packed, 
  * uses any more. */
 void weights_drop(struct weights_cache *cache, const void *key, const char *format);
 
+/* Memory for the time of prepare() only, to try ways to compute in: booked as the model's, 64-byte
+ * aligned, nothing in it.  STATUS_NO_MEMORY: nothing changed. */
+MUST_CHECK enum status weights_borrow(struct weights_cache *cache, size_t bytes, void **out_memory);
+void weights_return(struct weights_cache *cache, void *memory);
+
 struct kernel_prepare {
     struct kernel_call call;
     struct weights_cache *weights;
@@ -134,6 +139,8 @@ struct kernel {
     enum status (*enqueue)(const void *state, const struct kernel_call *call,
                            const struct kernel_run *run);
     void (*release)(void *state); /* NULL is fine */
+    /* For explain-plan, behind the note: what may change after prepare().  NULL: nothing. */
+    void (*describe)(const void *state, char *text, size_t room);
 };
 
 #endif

@@ -22,9 +22,10 @@
     {                                                                                              \
         sizeof(struct device_ops), sizeof(struct device), sizeof(struct device_lane),              \
             sizeof(struct kernel), sizeof(struct kernel_prepare), sizeof(struct kernel_run),       \
-            sizeof(struct op_def), sizeof(struct mem_source_ops), sizeof(struct mem_source)        \
+            sizeof(struct op_def), sizeof(struct mem_source_ops), sizeof(struct mem_source),       \
+            sizeof(struct device_config)                                                           \
     }
-enum { PLUGIN_SIZE_COUNT = 9 };
+enum { PLUGIN_SIZE_COUNT = 10 };
 
 struct plugin {
     uint32_t abi;

@@ -9,7 +9,9 @@
  * The first run of a plan in a lane is an ordinary one: libraries make ready what they need, which
  * cannot be recorded.  A recording holds addresses, so it counts only for the very same buffers;
  * those of a lane's arenas are the same each time a batch is of the same size.
+ * Nor does it count when a kernel got better code since.
  */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +22,8 @@ enum slot_state { SLOT_FRESH, SLOT_WARM, SLOT_READY, SLOT_NEVER };
 struct recording_slot {
     enum slot_state state;
     struct device_recording *recording;
-    char **bases; /* of the last run that was not refused */
+    char **bases;             /* of the last run that was not refused */
+    unsigned kernels_changed; /* the device's, then */
 };
 
 struct recordings {
@@ -74,6 +77,11 @@ void recordings_destroy(struct recordings *recordings)
     free(recordings);
 }
 
+static bool is_current(const struct recordings *recordings, const struct recording_slot *slot)
+{
+    return slot->kernels_changed == atomic_load(&recordings->device->kernels_changed);
+}
+
 static bool same_bases(const struct recordings *recordings, const struct recording_slot *slot,
                        char *const *bases)
 {
@@ -90,12 +98,14 @@ enum recording_use recordings_use(struct recordings *recordings, struct device_l
     slot = &recordings->slots[lane->index];
     if (slot->state == SLOT_NEVER)
         return RECORDING_NONE;
-    if (slot->state != SLOT_FRESH && same_bases(recordings, slot, bases))
+    if (slot->state != SLOT_FRESH && same_bases(recordings, slot, bases) &&
+        is_current(recordings, slot))
         return slot->state == SLOT_READY ? RECORDING_REPLAY : RECORDING_RECORD;
     /* What was recorded for other buffers is of no use: nothing of it runs any more. */
     recordings->device->ops->recording_destroy(slot->recording);
     slot->recording = NULL;
     memcpy(slot->bases, bases, recordings->base_count * sizeof(*bases));
+    slot->kernels_changed = atomic_load(&recordings->device->kernels_changed);
     slot->state = SLOT_WARM;
     return RECORDING_NONE;
 }

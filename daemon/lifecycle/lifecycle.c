@@ -57,11 +57,13 @@ static enum status watch_signals(struct daemon *daemon, struct error *err)
 static enum status open_device(struct daemon *daemon, struct error *err)
 {
     const struct config *config = daemon_values(daemon);
+    char folder[PLANNING_FOLDER_BYTES];
     const struct device_config wanted = {
         .name = config->device.device,
         .lanes = config->device.lanes,
         .threads = config->device.threads,
         .precision = config->device.precision,
+        .cache_folder = planning_kernel_folder(config, folder),
     };
 
     TRY(device_open(&wanted, &daemon->device, err));

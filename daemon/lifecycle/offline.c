@@ -15,11 +15,13 @@
 static enum status open_device(const struct config *config, struct device **out_device,
                                struct error *err)
 {
+    char folder[PLANNING_FOLDER_BYTES];
     const struct device_config wanted = {
         .name = config->device.device,
         .lanes = config->device.lanes,
         .threads = config->device.threads,
         .precision = config->device.precision,
+        .cache_folder = planning_kernel_folder(config, folder),
     };
 
     return device_open(&wanted, out_device, err);

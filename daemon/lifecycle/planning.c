@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* "": nowhere. */
-static void find_folder(const char *wanted, char folder[PLANNING_FOLDER_BYTES])
+static void find_folder(const char *wanted, const char *name, char folder[PLANNING_FOLDER_BYTES])
 {
     const char *cache = secure_getenv("CACHE_DIRECTORY");
     int length;
@@ -17,8 +17,8 @@ static void find_folder(const char *wanted, char folder[PLANNING_FOLDER_BYTES])
     else if (cache == NULL || cache[0] == '\0')
         length = 0;
     else
-        length =
-            snprintf(folder, PLANNING_FOLDER_BYTES, "%.*s/plans", (int)strcspn(cache, ":"), cache);
+        length = snprintf(folder, PLANNING_FOLDER_BYTES, "%.*s/%s", (int)strcspn(cache, ":"), cache,
+                          name);
     if (length <= 0 || length >= PLANNING_FOLDER_BYTES)
         folder[0] = '\0';
 }
@@ -32,7 +32,13 @@ struct network_planning planning_read(const struct config *config,
                                                                                 : PLANNING_AUTO,
                                         .budget_us = config->models.planner_budget};
 
-    find_folder(config->models.plan_cache_dir, folder);
+    find_folder(config->models.plan_cache_dir, "plans", folder);
     planning.folder = folder[0] != '\0' ? folder : NULL;
     return planning;
+}
+
+const char *planning_kernel_folder(const struct config *config, char folder[PLANNING_FOLDER_BYTES])
+{
+    find_folder(config->device.kernel_cache_dir, "kernels", folder);
+    return folder[0] != '\0' ? folder : NULL;
 }

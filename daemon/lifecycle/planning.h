@@ -11,5 +11,7 @@ enum { PLANNING_FOLDER_BYTES = 4096 };
  * as "none" is.  The path is put into `folder`, which the result points to. */
 struct network_planning planning_read(const struct config *config,
                                       char folder[PLANNING_FOLDER_BYTES]);
+/* KernelCacheDir= likewise, auto being "kernels".  NULL: nowhere; else `folder`. */
+const char *planning_kernel_folder(const struct config *config, char folder[PLANNING_FOLDER_BYTES]);
 
 #endif

@@ -52,6 +52,31 @@ static void a_folder_may_be_named_or_refused(void **state)
     assert_string_equal(read_planning("[Models]\nPlanCacheDir=/srv/p\n").folder, "/srv/p");
 }
 
+static void kernels_have_a_folder_of_their_own(void **state)
+{
+    static char kernels[PLANNING_FOLDER_BYTES];
+    static const char *const texts[] = {"", "[Device]\nKernelCacheDir=none\n",
+                                        "[Device]\nKernelCacheDir=/srv/k\n"};
+    static const char *const wanted[] = {"/var/cache/a/kernels", NULL, "/srv/k"};
+
+    (void)state;
+    assert_int_equal(setenv("CACHE_DIRECTORY", "/var/cache/a", 1), 0);
+    for (size_t i = 0; i < 3; i++) {
+        struct config_set *set = NULL;
+        struct error err = {0};
+        const char *got;
+
+        assert_int_equal(config_read_text("test.conf", texts[i], strlen(texts[i]), &set, &err),
+                         STATUS_OK);
+        got = planning_kernel_folder(config_values(set), kernels);
+        if (wanted[i] == NULL)
+            assert_null(got);
+        else
+            assert_string_equal(got, wanted[i]);
+        config_destroy(set);
+    }
+}
+
 static void a_path_that_is_too_long_is_none(void **state)
 {
     static char path[PLANNING_FOLDER_BYTES];
@@ -80,6 +105,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(by_default_hard_plans_are_searched_and_kept_under_systemd),
         TEST(a_folder_may_be_named_or_refused),
+        TEST(kernels_have_a_folder_of_their_own),
         TEST(a_path_that_is_too_long_is_none),
         TEST(modes_and_budget_are_read),
     };

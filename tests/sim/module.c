@@ -372,7 +372,7 @@ SIM_EXPORT cudaError_t cudaMemcpyToSymbol(const void *host, const void *from, si
 }
 
 /* Code loaded at run time: a fat binary, or PTX as NVRTC writes it.  Machine code has no PTX to
- * run, so it is refused. */
+ * run and is refused, in the words of a GPU for which there is none. */
 SIM_EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t *out, const void *code,
                                            enum cudaJitOption *options, void **values,
                                            unsigned count, enum cudaLibraryOption *library_options,
@@ -390,8 +390,7 @@ SIM_EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t *out, const void *code,
     } else if (fat.magic == 0xBA55ED50) {
         module = fat_load(code);
     } else if (memcmp(code, "\177ELF", 4) == 0) {
-        finding("cudaLibraryLoadData: machine code cannot be simulated, PTX can");
-        return api_end(cudaErrorInvalidKernelImage);
+        return api_end(cudaErrorNoKernelImageForDevice);
     } else {
         module = module_make(code, strlen(code));
     }

@@ -57,6 +57,8 @@ SIM_EXPORT void sim_fail_every(const char *function, unsigned n, int code);
 /* The n-th kernel launch from now never ends.  sim_release_hung() lets all such go on. */
 SIM_EXPORT void sim_hang_nth_kernel(unsigned n);
 SIM_EXPORT void sim_release_hung(void);
+/* Waits until that launch was made. */
+SIM_EXPORT void sim_await_hung(void);
 
 /* The n-th kernel launch from now dies with `code` (cudaErrorIllegalAddress and the like), which
  * sticks as it does on a GPU: nearly every later call fails with it. */
@@ -103,6 +105,9 @@ SIM_EXPORT int sim_enqueue(struct CUstream_st *stream, const char *name, void (*
  * finding and the sticky error when they are not all mapped.  `write` marks them as written;
  * otherwise bytes that were never written are a finding. */
 SIM_EXPORT void *sim_view(const void *address, size_t bytes, bool write);
+
+/* Inside such a function: it takes so long, as far as events tell. */
+SIM_EXPORT void sim_take_time(double milliseconds);
 
 /* Counts a call of a library's function, which sim_fail_nth() may have ordered to fail: then the
  * code it gave, else 0.  `function` must stay where it is. */

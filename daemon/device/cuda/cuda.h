@@ -23,8 +23,11 @@
 #include <cuda_runtime_api.h>
 
 #include "base/list.h"
+#include "device/cuda/background.h"
+#include "device/cuda/disk_cache.h"
 #include "device/cuda/fixed.h"
 #include "device/cuda/library.h"
+#include "device/cuda/rtc/table.h"
 #include "device/kernel.h"
 
 /* What the arithmetic of float32 operators may be done in; see Precision= in sluice.conf, of which
@@ -42,8 +45,12 @@ struct cuda_device {
     size_t shared_bytes; /* a block may have at most, after it asked for it */
     char name[256];      /* "NVIDIA H200" */
     char bus[32];        /* "0000:81:00.0" */
-    /* Opened by the first kernel that wants them (blas/lt.h, dnn/dnn.h). */
-    struct cuda_library_slot lt, dnn;
+    /* Opened by the first kernel that wants them (blas/lt.h, dnn/dnn.h, rtc/rtc.h). */
+    struct cuda_library_slot lt, dnn, rtc;
+    /* What is compiled while the program runs, and where it is kept; see rtc/fused.h. */
+    struct background background;
+    struct disk_cache cache;
+    struct fused_table fused;
 };
 
 struct cuda_lane {

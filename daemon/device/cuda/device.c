@@ -9,6 +9,7 @@
 #include "device/cuda/dnn/dnn.h"
 #include "device/cuda/import.h"
 #include "device/cuda/lane.h"
+#include "device/cuda/rtc/rtc.h"
 #include "device/cuda/source.h"
 #include "observe/log.h"
 
@@ -192,8 +193,11 @@ static void close_cuda(struct device *device)
 {
     struct cuda_device *cuda = cuda_device_of(device);
 
+    background_deinit(&cuda->background);
     dnn_close(cuda);
     lt_close(cuda);
+    rtc_close(cuda);
+    fused_table_deinit(&cuda->fused);
     cuda_fixed_deinit(&cuda->fixed);
     cuda_source_destroy(cuda->source);
     free(cuda);
@@ -210,6 +214,9 @@ static enum status open_cuda(const struct device_config *config, struct device *
     cuda->device.ops = &device_cuda_ops;
     cuda->device.lanes = config->lanes > 0 ? config->lanes : 1;
     cuda->device.threads_per_lane = 1;
+    background_init(&cuda->background);
+    disk_cache_init(&cuda->cache, config->cache_folder, DISK_CACHE_LIMIT);
+    fused_table_init(&cuda->fused);
     status = fill(cuda, config, err);
     if (status != STATUS_OK) {
         close_cuda(&cuda->device);

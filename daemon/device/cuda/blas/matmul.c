@@ -137,9 +137,26 @@ static bool fill_after(struct matmul_state *state, const struct kernel_call *cal
 {
     const struct epilogue *epilogue = epilogue_of(call);
 
-    return epilogue_program_make(&state->after, needs_after(epilogue) ? epilogue->act : ACT_NONE,
-                                 (double)epilogue->a, (double)epilogue->b, call->out[0], NULL,
-                                 NULL);
+    if (!epilogue_program_make(&state->after, needs_after(epilogue) ? epilogue->act : ACT_NONE,
+                               (double)epilogue->a, (double)epilogue->b, call->out[0], NULL, NULL))
+        return false;
+    epilogue_program_fuse(&state->after, call->device);
+    return true;
+}
+
+static void release(void *prepared)
+{
+    struct matmul_state *state = prepared;
+
+    epilogue_program_free(&state->after);
+    free(state);
+}
+
+static void describe_after(const void *prepared, char *text, size_t room)
+{
+    const struct matmul_state *state = prepared;
+
+    epilogue_program_describe(&state->after, text, room);
 }
 
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
@@ -157,11 +174,12 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     state = prepare_state(prepare, sizeof(*state), err);
     if (state == NULL)
         return STATUS_NO_MEMORY;
-    status = lt_product_init(&state->product, lt, &problem, cuda->capability, err);
+    status =
+        lt_product_init(&state->product, lt, &problem, cuda->capability, prepare->weights, err);
     if (status == STATUS_OK && !fill_after(state, &prepare->call))
         status = error_set(err, STATUS_UNSUPPORTED, "an activation over too many dimensions");
     if (status != STATUS_OK) {
-        free(state);
+        release(state);
         prepare->state = NULL;
         return status;
     }
@@ -198,7 +216,8 @@ _Static_assert((int)MATMUL_A == (int)GEMM_A && (int)MATMUL_B == (int)GEMM_B &&
         .refuses = refuses,                                                                        \
         .prepare = prepare,                                                                        \
         .enqueue = run,                                                                            \
-        .release = free,                                                                           \
+        .release = release,                                                                        \
+        .describe = describe_after,                                                                \
     };
 PRODUCT(matmul)
 PRODUCT(gemm)

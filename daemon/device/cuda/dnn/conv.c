@@ -151,10 +151,13 @@ static bool fill_after(struct conv_state *state, const struct kernel_call *call)
 
     for (size_t i = 0; i < row.shape.rank; i++)
         row.shape.dims[i] = i == 1 ? out->shape.dims[1] : 1;
-    return epilogue_program_make(
-        &state->after, done ? ACT_NONE : epilogue->act, (double)epilogue->a, (double)epilogue->b,
-        out, transposed && bias != NULL ? &row : NULL,
-        transposed && epilogue->has_residual ? call->in[CONV_RESIDUAL] : NULL);
+    if (!epilogue_program_make(&state->after, done ? ACT_NONE : epilogue->act, (double)epilogue->a,
+                               (double)epilogue->b, out, transposed && bias != NULL ? &row : NULL,
+                               transposed && epilogue->has_residual ? call->in[CONV_RESIDUAL]
+                                                                    : NULL))
+        return false;
+    epilogue_program_fuse(&state->after, call->device);
+    return true;
 }
 
 static void release(void *prepared)
@@ -163,6 +166,7 @@ static void release(void *prepared)
 
     dnn_plan_free(&state->plan[0]);
     dnn_plan_free(&state->plan[1]);
+    epilogue_program_free(&state->after);
     free(state);
 }
 
@@ -208,6 +212,13 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     return dnn_row_prepare(&row, prepare, err);
 }
 
+static void describe_after(const void *prepared, char *text, size_t room)
+{
+    const struct conv_state *state = prepared;
+
+    epilogue_program_describe(&state->after, text, room);
+}
+
 static bool in_line(const struct dnn_operands *operands)
 {
     uintptr_t all = (uintptr_t)operands->x | (uintptr_t)operands->w | (uintptr_t)operands->z |
@@ -247,6 +258,7 @@ static enum status run(const void *prepared, const struct kernel_call *call,
         .prepare = prepare,                                                                        \
         .enqueue = run,                                                                            \
         .release = release,                                                                        \
+        .describe = describe_after,                                                                \
     };
 CONV(conv)
 CONV(conv_transpose)

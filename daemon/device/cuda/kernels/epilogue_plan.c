@@ -43,11 +43,29 @@ bool epilogue_program_make(struct epilogue_program *program, enum activation act
     return pointwise_operands(pointwise, out, count, in);
 }
 
+void epilogue_program_fuse(struct epilogue_program *program, struct device *device)
+{
+    if (program->wanted)
+        pointwise_runner_init(&program->runner, device, &program->program);
+}
+
+void epilogue_program_free(struct epilogue_program *program)
+{
+    pointwise_runner_deinit(&program->runner);
+}
+
+void epilogue_program_describe(const struct epilogue_program *program, char *text, size_t room)
+{
+    if (program->wanted)
+        pointwise_runner_describe(&program->runner, text, room);
+}
+
 enum status epilogue_program_run(const struct epilogue_program *program,
                                  const struct kernel_run *run, void *out, const void *bias,
                                  const void *residual)
 {
     const void *in[] = {out, bias != NULL ? bias : residual, residual};
 
-    return program->wanted ? pointwise_run(&program->program, run, in, out) : STATUS_OK;
+    return program->wanted ? pointwise_run(&program->program, &program->runner, run, in, out)
+                           : STATUS_OK;
 }

@@ -10,6 +10,7 @@
 struct epilogue_program {
     bool wanted;
     struct pointwise program; /* with `wanted` */
+    struct pointwise_runner runner;
 };
 
 /* Adds `bias` and `residual` (operands that broadcast to out; NULL: none), then activates.  False:
@@ -17,6 +18,11 @@ struct epilogue_program {
 bool epilogue_program_make(struct epilogue_program *program, enum activation act, double a,
                            double b, const struct operand *out, const struct operand *bias,
                            const struct operand *residual);
+/* Lets a kernel be made for it; where nothing does, the interpreter runs it. */
+void epilogue_program_fuse(struct epilogue_program *program, struct device *device);
+void epilogue_program_free(struct epilogue_program *program); /* zeroed is fine */
+/* Behind the note of a step: "", or what runs it. */
+void epilogue_program_describe(const struct epilogue_program *program, char *text, size_t room);
 /* `bias` and `residual`: addresses, as they were made with. */
 enum status epilogue_program_run(const struct epilogue_program *program,
                                  const struct kernel_run *run, void *out, const void *bias,

@@ -266,9 +266,9 @@ static enum status run_skip(const void *arg, const struct kernel_call *call,
     normalize.bias = run_input(call, run, 3);
     normalize.mean = call_output(call, 1) != NULL ? run->out[1] : NULL;
     normalize.deviation = call_output(call, 2) != NULL ? run->out[2] : NULL;
-    TRY(pointwise_run(&state->sum, run, in, sum));
+    TRY(pointwise_run(&state->sum, NULL, run, in, sum));
     if (state->keeps)
-        TRY(pointwise_run(&state->keep, run, (const void *const[]){sum}, run->out[3]));
+        TRY(pointwise_run(&state->keep, NULL, run, (const void *const[]){sum}, run->out[3]));
     return launch(&normalize, sum, run->out[0], run);
 }
 

@@ -191,7 +191,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
         in[0] = run->out[0];
         for (size_t k = own; k < program->inputs; k++)
             in[k] = run->in[state->first[i] + k - own];
-        TRY(pointwise_run(program, run, in, run->out[0]));
+        TRY(pointwise_run(program, NULL, run, in, run->out[0]));
     }
     return STATUS_OK;
 }
@@ -212,16 +212,23 @@ enum { APART = 0, BOTH = KERNEL_IN_PLACE | KERNEL_IN_PLACE_1, FIRST = KERNEL_IN_
 #include "device/cuda/kernels/pointwise_kernels.def"
 #undef POINTWISE
 
-/* ---- casts: a program without a step between ---- */
+/* ---- operators of one program ---- */
+
+struct single {
+    struct pointwise program;
+    struct pointwise_runner runner; /* of programs of several steps */
+};
 
 static enum status prepare_single(struct kernel_prepare *prepare, size_t count,
                                   const struct operand *const *in, struct pointwise **out_program,
                                   struct error *err)
 {
-    struct pointwise *program = prepare_state(prepare, sizeof(*program), err);
+    struct single *single = prepare_state(prepare, sizeof(*single), err);
+    struct pointwise *program;
 
-    if (program == NULL)
+    if (single == NULL)
         return STATUS_NO_MEMORY;
+    program = &single->program;
     program->type = pointwise_type_of(in[0]->dtype);
     (void)pointwise_operands(program, prepare->call.out[0], count, in);
     pointwise_step(program,
@@ -232,18 +239,50 @@ static enum status prepare_single(struct kernel_prepare *prepare, size_t count,
     return STATUS_OK;
 }
 
-static enum status prepare_cast(struct kernel_prepare *prepare, struct error *err)
+/* When all of its steps are there. */
+static enum status fuse_single(struct kernel_prepare *prepare)
 {
-    struct pointwise *program;
+    struct single *single = prepare->state;
 
-    return prepare_single(prepare, 1, prepare->call.in, &program, err);
+    pointwise_runner_init(&single->runner, prepare->call.device, &single->program);
+    return STATUS_OK;
+}
+
+static enum status run_single(const struct single *single, const struct kernel_run *run,
+                              const void *const *in)
+{
+    return pointwise_run(&single->program, &single->runner, run, in, run->out[0]);
 }
 
 static enum status enqueue_single(const void *state, const struct kernel_call *call,
                                   const struct kernel_run *run)
 {
     (void)call;
-    return pointwise_run(state, run, run->in, run->out[0]);
+    return run_single(state, run, run->in);
+}
+
+static void release_single(void *state)
+{
+    struct single *single = state;
+
+    pointwise_runner_deinit(&single->runner);
+    free(single);
+}
+
+static void describe_single(const void *state, char *text, size_t room)
+{
+    const struct single *single = state;
+
+    pointwise_runner_describe(&single->runner, text, room);
+}
+
+/* ---- casts: a program without a step between ---- */
+
+static enum status prepare_cast(struct kernel_prepare *prepare, struct error *err)
+{
+    struct pointwise *program;
+
+    return prepare_single(prepare, 1, prepare->call.in, &program, err);
 }
 
 #define CAST(operator)                                                                             \
@@ -254,7 +293,7 @@ static enum status enqueue_single(const void *state, const struct kernel_call *c
         .refuses = refuse_strings,                                                                 \
         .prepare = prepare_cast,                                                                   \
         .enqueue = enqueue_single,                                                                 \
-        .release = free,                                                                           \
+        .release = release_single,                                                                 \
     };
 CAST(cast)
 CAST(cast_like)
@@ -293,7 +332,7 @@ static enum status enqueue_clip(const void *state, const struct kernel_call *cal
     for (size_t i = 1; i < 3; i++)
         if (call_input(call, i) != NULL)
             in[count++] = run->in[i];
-    return pointwise_run(state, run, in, run->out[0]);
+    return run_single(state, run, in);
 }
 
 const struct kernel kernel_clip_pointwise = {
@@ -302,7 +341,7 @@ const struct kernel kernel_clip_pointwise = {
     .layouts = ANY_LAYOUT,
     .prepare = prepare_clip,
     .enqueue = enqueue_clip,
-    .release = free,
+    .release = release_single,
 };
 
 /* ---- BiasGelu and FastGelu ---- */
@@ -318,7 +357,7 @@ static enum status prepare_bias_gelu(struct kernel_prepare *prepare, struct erro
         pointwise_step(program, PW_add, 1, 0, 0);
     pointwise_step(program, call->op == &op_fast_gelu ? (uint8_t)PW_gelu_tanh : (uint8_t)PW_gelu,
                    PW_FROM_NOTHING, 0, 0);
-    return STATUS_OK;
+    return fuse_single(prepare);
 }
 
 #define BIAS_GELU(operator)                                                                        \
@@ -327,7 +366,8 @@ static enum status prepare_bias_gelu(struct kernel_prepare *prepare, struct erro
         .flags = KERNEL_IN_PLACE,                                                                  \
         .prepare = prepare_bias_gelu,                                                              \
         .enqueue = enqueue_single,                                                                 \
-        .release = free,                                                                           \
+        .release = release_single,                                                                 \
+        .describe = describe_single,                                                               \
     };
 BIAS_GELU(bias_gelu)
 BIAS_GELU(fast_gelu)
@@ -362,11 +402,13 @@ static enum status prepare_batch_norm(struct kernel_prepare *prepare, struct err
 {
     const struct kernel_call *call = &prepare->call;
     const struct batch_norm_attrs *attrs = call->attrs;
-    struct pointwise *program = prepare_state(prepare, sizeof(*program), err);
+    struct single *single = prepare_state(prepare, sizeof(*single), err);
     struct axes axes = {.operands = 6};
+    struct pointwise *program;
 
-    if (program == NULL)
+    if (single == NULL)
         return STATUS_NO_MEMORY;
+    program = &single->program;
     program->type = pointwise_type_of(call->in[0]->dtype);
     set_channel_strides(&axes, call->in[0]);
     (void)pointwise_axes(program, &axes);
@@ -383,7 +425,7 @@ static enum status prepare_batch_norm(struct kernel_prepare *prepare, struct err
     pointwise_step(program, PW_sub, 3, 0, 0);
     pointwise_step(program, PW_mul, PW_FROM_SAVED, 0, 0);
     pointwise_step(program, PW_add, 2, 0, 0);
-    return STATUS_OK;
+    return fuse_single(prepare);
 }
 
 const struct kernel kernel_batch_normalization_pointwise = {
@@ -393,7 +435,8 @@ const struct kernel kernel_batch_normalization_pointwise = {
     .refuses = refuse_batch_norm,
     .prepare = prepare_batch_norm,
     .enqueue = enqueue_single,
-    .release = free,
+    .release = release_single,
+    .describe = describe_single,
 };
 
 /* ---- Chain: a program of several operators ---- */
@@ -448,7 +491,7 @@ static enum status prepare_chain(struct kernel_prepare *prepare, struct error *e
     TRY(prepare_single(prepare, call->inputs, call->in, &program, err));
     for (size_t i = 0; i < attrs->count; i++)
         add_link(program, call, &attrs->links[i]);
-    return STATUS_OK;
+    return fuse_single(prepare);
 }
 
 const struct kernel kernel_chain_pointwise = {
@@ -458,5 +501,6 @@ const struct kernel kernel_chain_pointwise = {
     .refuses = refuse_chain,
     .prepare = prepare_chain,
     .enqueue = enqueue_single,
-    .release = free,
+    .release = release_single,
+    .describe = describe_single,
 };

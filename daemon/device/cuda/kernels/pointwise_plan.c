@@ -1,5 +1,8 @@
 #include "device/cuda/kernels/pointwise_plan.h"
 
+#include <stdio.h>
+
+#include "device/cuda/kernels/launch.cuh"
 #include "device/cuda/kernels/rows.h"
 
 enum pointwise_type pointwise_type_of(enum dtype dtype)
@@ -61,16 +64,64 @@ static uint32_t is_vector(const struct pointwise *program, const struct pointwis
     return 1;
 }
 
-enum status pointwise_run(const struct pointwise *program, const struct kernel_run *run,
-                          const void *const *in, void *out)
+/* Which operands are moved four at once, where they lie: bit 0 the output, bit i + 1 input i. */
+static uint32_t set_vectors(struct pointwise *program)
 {
+    uint32_t all = program->out.vector = is_vector(program, &program->out);
+
+    for (uint32_t i = 0; i < program->inputs; i++) {
+        program->in[i].vector = is_vector(program, &program->in[i]);
+        all |= program->in[i].vector << (i + 1);
+    }
+    return all;
+}
+
+void pointwise_runner_init(struct pointwise_runner *runner, struct device *device,
+                           const struct pointwise *program)
+{
+    struct pointwise aligned = *program; /* as operands are, but for views into others */
+
+    runner->vectors = set_vectors(&aligned);
+    runner->fused = program->walk.count > 0
+                        ? fused_take(cuda_device_of(device), &aligned, &runner->why_not)
+                        : NULL;
+}
+
+void pointwise_runner_deinit(struct pointwise_runner *runner)
+{
+    fused_drop(runner->fused);
+    runner->fused = NULL;
+}
+
+void pointwise_runner_describe(const struct pointwise_runner *runner, char *text, size_t room)
+{
+    if (runner->fused != NULL)
+        fused_describe(runner->fused, text, room);
+    else if (runner->why_not != NULL)
+        (void)snprintf(text, room, "interpreter: %s", runner->why_not);
+}
+
+static cudaError_t launch(const void *kernel, struct pointwise *program, cudaStream_t stream)
+{
+    const int64_t groups = (program->walk.count + 3) / 4;
+    void *arguments[] = {program};
+
+    return cudaLaunchKernel(kernel, (dim3){grid_for(groups), 1, 1}, (dim3){BLOCK_THREADS, 1, 1},
+                            arguments, 0, stream);
+}
+
+enum status pointwise_run(const struct pointwise *program, const struct pointwise_runner *runner,
+                          const struct kernel_run *run, const void *const *in, void *out)
+{
+    const void *kernel = runner != NULL ? fused_kernel(runner->fused) : NULL;
     struct pointwise ready = *program;
+    uint32_t vectors;
 
     ready.out.data = out;
-    ready.out.vector = is_vector(&ready, &ready.out);
-    for (uint32_t i = 0; i < ready.inputs; i++) {
+    for (uint32_t i = 0; i < ready.inputs; i++)
         ready.in[i].data = (void *)(uintptr_t)in[i];
-        ready.in[i].vector = is_vector(&ready, &ready.in[i]);
-    }
+    vectors = set_vectors(&ready);
+    if (kernel != NULL && vectors == runner->vectors)
+        return cuda_status(launch(kernel, &ready, cuda_stream(run)));
     return cuda_status(cuda_pointwise(&ready, cuda_stream(run)));
 }

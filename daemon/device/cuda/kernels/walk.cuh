@@ -7,12 +7,12 @@
 #include "device/cuda/kernels/walk.h"
 
 /* Splits `index` by the innermost size `axis`: what is left, and the place in the axis. */
-__device__ static inline int64_t walk_divide(const struct walk &walk, uint32_t axis, int64_t index,
-                                             int64_t *place)
+__device__ static inline int64_t walk_divide(const struct walk &walk, bool wide, uint32_t axis,
+                                             int64_t index, int64_t *place)
 {
     int64_t quotient;
 
-    if (walk.wide)
+    if (wide)
         quotient = index / walk.sizes[axis];
     else
         quotient = (__umulhi((uint32_t)index, walk.multipliers[axis]) + (uint32_t)index) >>
@@ -21,19 +21,26 @@ __device__ static inline int64_t walk_divide(const struct walk &walk, uint32_t a
     return quotient;
 }
 
-/* Offsets of element `index` in `count` operands; strides[k * step] is operand k's. */
+__device__ static inline int64_t walk_divide(const struct walk &walk, uint32_t axis, int64_t index,
+                                             int64_t *place)
+{
+    return walk_divide(walk, walk.wide != 0, axis, index, place);
+}
+
+/* Offsets of element `index` in `count` operands; strides[k * step] is operand k's.  `rank` and
+ * `wide` are the walk's, which who calls may know before. */
 template <int COUNT>
-__device__ static inline void walk_offsets(const struct walk &walk,
+__device__ static inline void walk_offsets(const struct walk &walk, uint32_t rank, bool wide,
                                            const struct walk_strides *strides, int64_t index,
                                            int64_t (&offsets)[COUNT])
 {
 #pragma unroll
     for (int k = 0; k < COUNT; k++)
         offsets[k] = 0;
-    for (uint32_t axis = walk.rank - 1; axis > 0; axis--) {
+    for (uint32_t axis = rank - 1; axis > 0; axis--) {
         int64_t place;
 
-        index = walk_divide(walk, axis, index, &place);
+        index = walk_divide(walk, wide, axis, index, &place);
 #pragma unroll
         for (int k = 0; k < COUNT; k++)
             offsets[k] += place * strides[k].of[axis];
@@ -41,6 +48,14 @@ __device__ static inline void walk_offsets(const struct walk &walk,
 #pragma unroll
     for (int k = 0; k < COUNT; k++)
         offsets[k] += index * strides[k].of[0];
+}
+
+template <int COUNT>
+__device__ static inline void walk_offsets(const struct walk &walk,
+                                           const struct walk_strides *strides, int64_t index,
+                                           int64_t (&offsets)[COUNT])
+{
+    walk_offsets<COUNT>(walk, walk.rank, walk.wide != 0, strides, index, offsets);
 }
 
 __device__ static inline int64_t walk_offset(const struct walk &walk,
