@@ -43,6 +43,7 @@ struct weights_cache {
     struct piece *buckets[BUCKETS];
     struct spare *spares;
     const struct weights_copy *copy; /* to fill pieces from; NULL: none */
+    struct chunk *lent; /* by weights_borrow() */
     bool frozen;
 };
 
@@ -373,5 +374,39 @@ void weights_cache_fill_from(struct weights_cache *cache, const struct weights_c
 {
     pthread_mutex_lock(&cache->lock);
     cache->copy = copy;
+    pthread_mutex_unlock(&cache->lock);
+}
+
+enum status weights_borrow(struct weights_cache *cache, size_t bytes, void **out_memory)
+{
+    struct chunk *chunk = NULL;
+    enum status status;
+
+    pthread_mutex_lock(&cache->lock);
+    status = cache->frozen ? STATUS_UNSUPPORTED : chunk_create(cache, bytes, &chunk);
+    if (status == STATUS_OK)
+        status = chunk_grow(cache, chunk, bytes);
+    if (status == STATUS_OK) {
+        chunk->next = cache->lent;
+        cache->lent = chunk;
+        *out_memory = chunk->base;
+    } else if (chunk != NULL) {
+        chunk_destroy(cache, chunk);
+    }
+    pthread_mutex_unlock(&cache->lock);
+    return status;
+}
+
+void weights_return(struct weights_cache *cache, void *memory)
+{
+    struct chunk **link = &cache->lent, *chunk;
+
+    pthread_mutex_lock(&cache->lock);
+    while ((chunk = *link) != NULL && chunk->base != memory)
+        link = &chunk->next;
+    if (chunk != NULL) {
+        *link = chunk->next;
+        chunk_destroy(cache, chunk);
+    }
     pthread_mutex_unlock(&cache->lock);
 }

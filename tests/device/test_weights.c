@@ -52,6 +52,26 @@ static void a_piece_is_found_by_key_and_format(void **state)
     assert_ptr_equal(share(&a, "x", 100, false), first);
 }
 
+static void what_is_borrowed_is_booked_until_it_is_returned(void **state)
+{
+    static const int a;
+    uint64_t before;
+    void *memory, *other;
+
+    (void)state;
+    (void)share(&a, "x", 100, true);
+    before = ledger_account_bytes(account);
+    assert_int_equal(weights_borrow(cache, 3 << 20, &memory), STATUS_OK);
+    assert_int_equal(weights_borrow(cache, 1000, &other), STATUS_OK);
+    assert_true(ledger_account_bytes(account) >= before + (3 << 20) + 1000);
+    memset(memory, 1, 3 << 20);
+    weights_return(cache, memory);
+    weights_return(cache, other);
+    assert_int_equal(ledger_account_bytes(account), before);
+    assert_int_equal(weights_borrow(cache, (size_t)65 << 20, &memory), STATUS_NO_MEMORY);
+    assert_int_equal(ledger_account_bytes(account), before);
+}
+
 static void pieces_are_aligned_and_apart(void **state)
 {
     static const char keys[200];
@@ -200,6 +220,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_piece_is_found_by_key_and_format, open_cache,
+                                        close_cache),
+        cmocka_unit_test_setup_teardown(what_is_borrowed_is_booked_until_it_is_returned, open_cache,
                                         close_cache),
         cmocka_unit_test_setup_teardown(pieces_are_aligned_and_apart, open_cache, close_cache),
         cmocka_unit_test_setup_teardown(bytes_are_booked_as_they_are_committed, open_cache,

@@ -3,8 +3,11 @@
 
 #include "capture.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
+
+static _Atomic int64_t taken_nanoseconds; /* sim_take_time() */
 
 static struct CUevent_st *event_of(cudaEvent_t event, const char *call)
 {
@@ -162,5 +165,11 @@ void event_run(struct CUevent_st *event, uint64_t generation)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (event->generation <= generation)
-        event->nanoseconds = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+        event->nanoseconds =
+            (int64_t)now.tv_sec * 1000000000 + now.tv_nsec + atomic_load(&taken_nanoseconds);
+}
+
+void sim_take_time(double milliseconds)
+{
+    atomic_fetch_add(&taken_nanoseconds, (int64_t)(milliseconds * 1e6));
 }

@@ -3,6 +3,7 @@
  * Its heuristic looks at all sizes, as the real one does, and algorithms add in different orders:
  * who lets the size of a batch choose the algorithm gets other bits for the same row.
  */
+#include "blas.h"
 #include "descriptor.h"
 
 #include <stdlib.h>
@@ -87,6 +88,29 @@ size_t blas_workspace(const struct blas_problem *problem, const struct blas_algo
     return (problem->n / COLUMNS_A_TILE + 1) * BYTES_A_TILE;
 }
 
+/* Algorithm i of those offered has numbers from 20 + 10 i on. */
+enum { FIRST_ID = 20, IDS_AN_OFFER = 10 };
+
+static double offered_ms[SIM_BLAS_OFFERS];
+static int offered, last_used;
+
+void sim_blas_offer(int count, const double *milliseconds)
+{
+    offered = count;
+    for (int i = 0; i < count; i++)
+        offered_ms[i] = milliseconds[i];
+}
+
+int sim_blas_last(void)
+{
+    return last_used;
+}
+
+static int number_of(const struct blas_algo *algo)
+{
+    return (algo->id - FIRST_ID) / IDS_AN_OFFER;
+}
+
 static struct blas_algo choose(const struct blas_problem *problem, uint32_t alignment)
 {
     uint32_t size = 0;
@@ -95,7 +119,7 @@ static struct blas_algo choose(const struct blas_problem *problem, uint32_t alig
     while (size < 3 && results >> (2 * size + 3) != 0)
         size++;
     return (struct blas_algo){.magic = BLAS_ALGO,
-                              .id = (int32_t)(20 + size),
+                              .id = (int32_t)(FIRST_ID + size),
                               .tile = 15 + size,
                               .chunk = 4u << size,
                               .alignment = alignment,
@@ -139,8 +163,12 @@ SIM_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     algo = choose(&problem, blas_alignment(&problem, alignment));
     if (blas_workspace(&problem, &algo) > preference->workspace)
         algo.id++;
-    answer(&problem, &algo, &results[0]);
-    *out_count = 1;
+    *out_count = 0;
+    do {
+        answer(&problem, &algo, &results[(*out_count)++]);
+        algo.id += IDS_AN_OFFER;
+        algo.chunk *= 2;
+    } while (*out_count < offered && *out_count < wanted);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -287,6 +315,9 @@ static void run(void *argument)
     }
     for (int32_t i = 0; i < job->d.batch; i++)
         multiply(job, i, bias);
+    last_used = number_of(&job->algo);
+    if (offered > 0)
+        sim_take_time(offered_ms[last_used]);
 }
 
 static cublasStatus_t check_addresses(const struct job *job, size_t given)

@@ -1,5 +1,5 @@
 #define LOG_COMPONENT "device"
-#include "device/cuda/blas/lt.h"
+#include "device/cuda/blas/choose.h"
 
 #include "observe/log.h"
 
@@ -12,9 +12,13 @@ static const struct cuda_function functions[] = {
 static const char *start(struct cuda_device *cuda, void *library)
 {
     struct lt *lt = library;
-    cublasStatus_t status = lt->cublasLtCreate(&lt->handle);
+    cublasStatus_t status;
 
     (void)cuda;
+    lt->choices = lt_choices_create();
+    if (lt->choices == NULL)
+        return "no memory for cuBLASLt's algorithms";
+    status = lt->cublasLtCreate(&lt->handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         log_warn("CUDA: cuBLASLt does not start: %s", lt->cublasLtGetStatusString(status));
         return "cuBLASLt does not start";
@@ -29,6 +33,7 @@ static void end(void *library)
 
     if (lt->handle != NULL)
         (void)lt->cublasLtDestroy(lt->handle);
+    lt_choices_destroy(lt->choices);
 }
 
 static const struct cuda_library cublaslt = {

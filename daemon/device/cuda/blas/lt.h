@@ -12,11 +12,14 @@
 
 #include "device/cuda/cuda.h"
 
+struct lt_choices; /* blas/choose.h */
+
 struct lt {
     cublasLtHandle_t handle;
 #define FUNCTION(name) __typeof__(&name) name;
 #include "device/cuda/blas/lt.def"
 #undef FUNCTION
+    struct lt_choices *choices;
 };
 
 /* The device's cuBLASLt.  NULL: `*out_why` says why in borrowed words ("libcublasLt.so.13 is not

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/cuda/blas/choose.h"
+
 /* Bytes that an algorithm may ask for: cuBLAS's own advice by generation. */
 enum { WORKSPACE_HOPPER = 32 << 20, WORKSPACE = 4 << 20, HOPPER = 90 };
 
@@ -160,6 +162,8 @@ static struct lt_problem canonical(const struct lt_problem *problem)
 {
     struct lt_problem other = *problem;
 
+    if (problem->at != LT_DIMENSION_0_ELSEWHERE)
+        other.dimension_0 = LT_ROWS;
     if (problem->at == LT_DIMENSION_0_M)
         other.m = problem->m / problem->dimension_0 * LT_ROWS;
     if (problem->at == LT_DIMENSION_0_BATCH)
@@ -189,35 +193,46 @@ static cublasStatus_t init_preference(const struct lt *lt, size_t workspace, uin
     return status;
 }
 
-/* Asked for with the canonical sizes, checked with the real ones. */
-static cublasStatus_t find_algorithm(struct lt_product *product, size_t workspace,
-                                     uint32_t alignment, cublasLtMatmulAlgo_t *out_algo)
+/* What the library offers for the canonical sizes, at most `room`. */
+static cublasStatus_t ask_heuristic(const struct lt *lt, const struct lt_problem *canonical_problem,
+                                    size_t workspace, uint32_t alignment, int room,
+                                    struct lt_trial *trial)
 {
-    const struct lt *lt = product->lt;
-    struct lt_problem problem = canonical(&product->problem);
-    struct lt_product other = {.lt = lt};
+    struct lt_product *product = &trial->canonical;
     const void *bias = (const void *)(uintptr_t)alignment; /* looked at for its alignment only */
     cublasLtMatmulPreferenceOpaque_t preference;
     cublasLtMatmulDescOpaque_t operation;
-    cublasLtMatmulHeuristicResult_t found;
-    int count = 0;
-    cublasStatus_t status = init_operation(lt, &problem, bias, &operation);
+    cublasStatus_t status = init_operation(lt, canonical_problem, bias, &operation);
 
+    *product = (struct lt_product){.lt = lt, .problem = *canonical_problem};
+    trial->count = 0;
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = init_layouts(lt, &problem, &other);
+        status = init_layouts(lt, canonical_problem, product);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = init_preference(lt, workspace, alignment, &preference);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = lt->cublasLtMatmulAlgoGetHeuristic(lt->handle, &operation, &other.first,
-                                                    &other.second, &other.result, &other.result,
-                                                    &preference, 1, &found, &count);
-    if (status == CUBLAS_STATUS_SUCCESS && count == 0)
+        status = lt->cublasLtMatmulAlgoGetHeuristic(
+            lt->handle, &operation, &product->first, &product->second, &product->result,
+            &product->result, &preference, room, trial->offered, &trial->count);
+    if (status == CUBLAS_STATUS_SUCCESS && trial->count == 0)
         status = CUBLAS_STATUS_NOT_SUPPORTED;
-    if (status != CUBLAS_STATUS_SUCCESS)
-        return status;
-    *out_algo = found.algo;
-    status = lt->cublasLtMatmulAlgoCheck(lt->handle, &operation, &product->first, &product->second,
-                                         &product->result, &product->result, out_algo, &found);
+    return status;
+}
+
+/* Whether it takes the real sizes, and what room it then wants. */
+static cublasStatus_t check_algorithm(struct lt_product *product, size_t workspace,
+                                      uint32_t alignment, const cublasLtMatmulAlgo_t *algo)
+{
+    const struct lt *lt = product->lt;
+    const void *bias = (const void *)(uintptr_t)alignment;
+    cublasLtMatmulHeuristicResult_t found;
+    cublasLtMatmulDescOpaque_t operation;
+    cublasStatus_t status = init_operation(lt, &product->problem, bias, &operation);
+
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status =
+            lt->cublasLtMatmulAlgoCheck(lt->handle, &operation, &product->first, &product->second,
+                                        &product->result, &product->result, algo, &found);
     if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize > workspace)
         status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS && found.workspaceSize > product->workspace_bytes)
@@ -225,8 +240,40 @@ static cublasStatus_t find_algorithm(struct lt_product *product, size_t workspac
     return status;
 }
 
+/* algo[0]: the fastest for aligned addresses. */
+static cublasStatus_t find_fastest(struct lt_product *product, size_t workspace,
+                                   struct weights_cache *weights)
+{
+    const struct lt_problem problem = canonical(&product->problem);
+    struct lt_trial trial;
+    cublasStatus_t status = ask_heuristic(product->lt, &problem, workspace, LT_ALIGNMENT,
+                                          weights != NULL ? LT_CANDIDATES : 1, &trial);
+
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    product->offered = trial.count;
+    product->number = lt_choose(&trial, weights);
+    product->algo[0] = trial.offered[product->number].algo;
+    return check_algorithm(product, workspace, LT_ALIGNMENT, &product->algo[0]);
+}
+
+/* algo[1]: for views into other tensors, which are few. */
+static cublasStatus_t find_unaligned(struct lt_product *product, size_t workspace)
+{
+    const struct lt_problem problem = canonical(&product->problem);
+    uint32_t alignment = (uint32_t)dtype_bytes(problem.dtype);
+    struct lt_trial trial;
+    cublasStatus_t status = ask_heuristic(product->lt, &problem, workspace, alignment, 1, &trial);
+
+    if (status != CUBLAS_STATUS_SUCCESS)
+        return status;
+    product->algo[1] = trial.offered[0].algo;
+    return check_algorithm(product, workspace, alignment, &product->algo[1]);
+}
+
 enum status lt_product_init(struct lt_product *product, const struct lt *lt,
-                            const struct lt_problem *problem, int capability, struct error *err)
+                            const struct lt_problem *problem, int capability,
+                            struct weights_cache *weights, struct error *err)
 {
     size_t workspace = capability >= HOPPER ? WORKSPACE_HOPPER : WORKSPACE;
     cublasStatus_t status;
@@ -234,10 +281,9 @@ enum status lt_product_init(struct lt_product *product, const struct lt *lt,
     *product = (struct lt_product){.lt = lt, .problem = *problem};
     status = init_layouts(lt, problem, product);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = find_algorithm(product, workspace, LT_ALIGNMENT, &product->algo[0]);
+        status = find_fastest(product, workspace, weights);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = find_algorithm(product, workspace, (uint32_t)dtype_bytes(problem->dtype),
-                                &product->algo[1]);
+        status = find_unaligned(product, workspace);
     if (status == CUBLAS_STATUS_SUCCESS)
         return STATUS_OK;
     return error_set(err, lt_status(status), "cuBLASLt has no algorithm: %s",
@@ -257,7 +303,11 @@ void lt_product_describe(const struct lt_product *product, char *text, size_t ro
         &product->algo[0], CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id), &written);
     (void)product->lt->cublasLtMatmulAlgoConfigGetAttribute(
         &product->algo[0], CUBLASLT_ALGO_CONFIG_TILE_ID, &tile, sizeof(tile), &written);
-    (void)snprintf(text, room, "%s algo %d tile %u", type, id, tile);
+    if (product->offered > 1)
+        (void)snprintf(text, room, "%s algo %d tile %u, number %d of %d", type, id, tile,
+                       product->number + 1, product->offered);
+    else
+        (void)snprintf(text, room, "%s algo %d tile %u", type, id, tile);
 }
 
 static bool in_line(const struct lt_operands *operands)

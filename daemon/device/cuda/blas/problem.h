@@ -11,8 +11,9 @@
  * therefore asked for with dimension 0 of the result taken as LT_ROWS, whatever it is, and only
  * without splitting k over blocks that add up later; the algorithm so found is checked against and
  * used with the real sizes.  An algorithm fixes tile, stages and the order in which k is summed, so
- * a row has the same bits in every batch.  For addresses that are not aligned to 16 bytes (views
- * into other tensors) a second algorithm stands ready, found in the same way.
+ * a row has the same bits in every batch.  Of several that are offered for aligned addresses the
+ * fastest is taken (choose.h), again by those sizes alone.  For addresses that are not aligned to
+ * 16 bytes (views into other tensors) a second algorithm stands ready, found in the same way.
  */
 #ifndef DEVICE_CUDA_BLAS_PROBLEM_H
 #define DEVICE_CUDA_BLAS_PROBLEM_H
@@ -56,12 +57,14 @@ struct lt_product {
     cublasLtMatrixLayoutOpaque_t first, second, result; /* B, A and out of the problem */
     cublasLtMatmulAlgo_t algo[2];                       /* [1]: for addresses out of line */
     size_t workspace_bytes;
+    int number, offered; /* algo[0] was this one, from 0, of those offered */
 };
 
-/* STATUS_UNSUPPORTED: no algorithm, said in a sentence. */
+/* STATUS_UNSUPPORTED: no algorithm, said in a sentence.  `weights` lends memory to try algorithms
+ * in; NULL: the first one is taken. */
 MUST_CHECK enum status lt_product_init(struct lt_product *product, const struct lt *lt,
                                        const struct lt_problem *problem, int capability,
-                                       struct error *err);
+                                       struct weights_cache *weights, struct error *err);
 /* "f32 algo 20 tile 24": for people. */
 void lt_product_describe(const struct lt_product *product, char *text, size_t room);
 /* `workspace` has workspace_bytes.  Nothing is allocated and nothing waits. */

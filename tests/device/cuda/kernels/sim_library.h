@@ -5,11 +5,16 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-static inline void *sim_function(const char *name)
+static inline void *library_function(const char *file, const char *name)
 {
-    void *library = dlopen("libcudart.so.13", RTLD_NOW);
+    void *library = dlopen(file, RTLD_NOW);
 
     return library != NULL ? dlsym(library, name) : NULL;
+}
+
+static inline void *sim_function(const char *name)
+{
+    return library_function("libcudart.so.13", name);
 }
 
 static inline unsigned long count_calls(const char *function)

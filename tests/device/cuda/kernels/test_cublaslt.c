@@ -90,6 +90,93 @@ static void a_product_that_the_library_has_no_algorithm_for_goes_to_the_own_kern
     assert_int_equal(count_calls("cublasLtMatmul"), before + 1);
 }
 
+/* ---- algorithms that are timed ---- */
+
+static void offer(int count, const double *milliseconds)
+{
+    void (*order)(int, const double *);
+
+    *(void **)&order = library_function("libcublasLt.so.13", "sim_blas_offer");
+    assert_non_null(order);
+    order(count, milliseconds);
+}
+
+static int last_used(void)
+{
+    int (*ask)(void);
+
+    *(void **)&ask = library_function("libcublasLt.so.13", "sim_blas_last");
+    assert_non_null(ask);
+    return ask();
+}
+
+/* A shape that no other test has: what was chosen stays for the device's life. */
+static int chosen_for(int64_t width, int count, const double *milliseconds)
+{
+    offer(count, milliseconds);
+    multiply(DTYPE_FLOAT, (struct shape)SHAPE(3, width), (struct shape)SHAPE(width, 5), false);
+    return last_used();
+}
+
+static void the_fastest_of_those_offered_is_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(chosen_for(41, 4, (const double[]){5, 3, 1, 2}), 2);
+    assert_int_equal(chosen_for(42, 3, (const double[]){1, 2, 3}), 0);
+    offer(0, NULL);
+}
+
+static void one_that_is_hardly_faster_is_not_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(chosen_for(43, 2, (const double[]){5, 4.95}), 0);
+    assert_int_equal(chosen_for(44, 2, (const double[]){5, 4.5}), 1);
+    offer(0, NULL);
+}
+
+static void a_problem_is_timed_once_and_rows_keep_their_bits_in_every_batch(void **state)
+{
+    static const double milliseconds[] = {5, 3, 1};
+    unsigned long before, once;
+
+    (void)state;
+    before = count_calls("cudaEventElapsedTime");
+    assert_int_equal(chosen_for(45, 3, milliseconds), 2);
+    once = count_calls("cudaEventElapsedTime") - before;
+    assert_int_equal(once, 3 * 4);
+    for (int64_t rows = 2; rows < 300; rows *= 5) {
+        multiply(DTYPE_FLOAT, (struct shape)SHAPE(rows, 45), (struct shape)SHAPE(45, 5), true);
+        assert_int_equal(last_used(), 2);
+    }
+    assert_int_equal(count_calls("cudaEventElapsedTime"), before + once);
+    offer(0, NULL);
+}
+
+static void no_more_are_tried_when_the_time_for_it_is_spent(void **state)
+{
+    (void)state;
+    assert_int_equal(chosen_for(46, 3, (const double[]){20, 10, 1}), 1);
+    assert_int_equal(chosen_for(47, 3, (const double[]){30, 10, 1}), 0);
+    offer(0, NULL);
+}
+
+static void where_trying_fails_the_first_one_stays_for_good(void **state)
+{
+    static const double milliseconds[] = {5, 3, 1};
+    static const char *const calls[] = {"cudaStreamCreateWithFlags", "cudaEventSynchronize",
+                                        "cudaEventElapsedTime"};
+    int64_t width = 48;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++, width++) {
+        fail_call(calls[i], 1, 2);
+        if (chosen_for(width, 3, milliseconds) != 0)
+            fail_msg("%s failed, and another algorithm was taken", calls[i]);
+        assert_int_equal(chosen_for(width, 3, milliseconds), 0);
+    }
+    offer(0, NULL);
+}
+
 static void nothing_was_found_wrong_with_any_call(void **state)
 {
     (void)state;
@@ -103,6 +190,11 @@ int main(void)
         cmocka_unit_test(rows_have_the_same_bits_in_batches_of_every_size),
         cmocka_unit_test(what_it_is_not_for_goes_to_the_own_kernel),
         cmocka_unit_test(a_product_that_the_library_has_no_algorithm_for_goes_to_the_own_kernel),
+        cmocka_unit_test(the_fastest_of_those_offered_is_taken),
+        cmocka_unit_test(one_that_is_hardly_faster_is_not_taken),
+        cmocka_unit_test(a_problem_is_timed_once_and_rows_keep_their_bits_in_every_batch),
+        cmocka_unit_test(no_more_are_tried_when_the_time_for_it_is_spent),
+        cmocka_unit_test(where_trying_fails_the_first_one_stays_for_good),
         cmocka_unit_test(nothing_was_found_wrong_with_any_call),
     };
 
