@@ -194,6 +194,14 @@ void sim_hang_nth_kernel(unsigned n)
     sim_unlock();
 }
 
+void sim_await_hung(void)
+{
+    sim_lock();
+    while (sim.kernels < sim.hang_at)
+        pthread_cond_wait(&sim.moved, &sim.lock);
+    sim_unlock();
+}
+
 void sim_break_nth_kernel(unsigned n, int code)
 {
     sim_start();

@@ -176,6 +176,8 @@ static void choose_fate(struct work *work)
         return;
     sim.kernels++;
     work->hung = sim.kernels == sim.hang_at;
+    if (work->hung)
+        pthread_cond_broadcast(&sim.moved);
     if (sim.kernels == sim.break_at && sim.sticky == cudaSuccess)
         sim.sticky = sim.break_code;
 }
