@@ -4,6 +4,7 @@
 #include "support/far_device.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 
 enum { ROWS = 4, WIDTH = 6, MOST = 64 };
@@ -214,6 +215,26 @@ static void a_plan_without_host_steps_is_recorded_and_replayed(void **state)
     assert_int_equal(far_counts.replayed, 3);
 }
 
+static void a_plan_is_recorded_anew_when_a_kernel_got_better_code(void **state)
+{
+    float in[ROWS * WIDTH], out[MOST];
+    struct far_rig far;
+    struct shape shape;
+
+    (void)state;
+    far_counts = (struct far_counts){0};
+    open_far(&far, "far", make_plain());
+    fill(in, ROWS, 0);
+    for (unsigned i = 0; i < 3; i++) /* plain, recorded, replayed */
+        run(&far, ROWS, in, out, &shape);
+    assert_int_equal(far_counts.recorded, 1);
+    atomic_fetch_add(&far.rig.device->kernels_changed, 1);
+    for (unsigned i = 0; i < 3; i++)
+        run(&far, ROWS, in, out, &shape);
+    assert_int_equal(far_counts.recorded, 2);
+    close_far(&far);
+}
+
 static void a_run_waits_once_where_nothing_runs_on_the_host(void **state)
 {
     struct far_rig far;
@@ -325,6 +346,7 @@ int main(void)
         cmocka_unit_test(a_plan_is_made_again_when_a_kernel_cannot_be_prepared),
         cmocka_unit_test(what_depends_on_data_goes_on_behind_a_cut),
         cmocka_unit_test(a_plan_without_host_steps_is_recorded_and_replayed),
+        cmocka_unit_test(a_plan_is_recorded_anew_when_a_kernel_got_better_code),
         cmocka_unit_test(a_run_waits_once_where_nothing_runs_on_the_host),
         cmocka_unit_test(constants_of_a_plan_go_with_it),
         cmocka_unit_test(a_network_comes_back_from_its_copy_in_host_memory),
