@@ -289,3 +289,23 @@ EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
     (void)graph;
     return cudaSuccess;
 }
+
+/* ---- what is asked only with the libraries that have nothing in them ---- */
+
+#define NOT_HERE(name, parameters)                                                                 \
+    EXPORT cudaError_t name parameters                                                             \
+    {                                                                                              \
+        return end(cudaErrorNotSupported);                                                         \
+    }
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NOT_HERE(cudaEventCreate, (cudaEvent_t * out))
+NOT_HERE(cudaEventElapsedTime, (float *out_ms, cudaEvent_t from, cudaEvent_t to))
+NOT_HERE(cudaFuncGetAttributes, (struct cudaFuncAttributes * out, const void *function))
+NOT_HERE(cudaLaunchKernel, (const void *function, dim3 blocks, dim3 threads, void **arguments,
+                            size_t shared_bytes, cudaStream_t stream))
+NOT_HERE(cudaLibraryLoadData,
+         (cudaLibrary_t * out, const void *code, enum cudaJitOption *options, void **values,
+          unsigned count, enum cudaLibraryOption *library_options, void **library_values,
+          unsigned library_count))
+NOT_HERE(cudaLibraryGetKernel, (cudaKernel_t * out, cudaLibrary_t library, const char *name))
+NOT_HERE(cudaLibraryUnload, (cudaLibrary_t library))
