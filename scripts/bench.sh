@@ -1,4 +1,4 @@
-# ./dev bench [engines|public [folder]|serve [part,...]|planner|memory [part,...]|shapes]: sluice and its
+# ./dev bench [engines|public [folder]|start|serve [part,...]|planner|memory [part,...]|shapes]: sluice and its
 # peers side by side, the memory planner against its bounds, the governor's figures, and many input shapes.
 bench() {
     local part=${1:-all}
@@ -6,12 +6,13 @@ bench() {
     case $part in
     engines) bench_prepare; bench_engines "$@" ;;
     public) bench_prepare; bench_public "$@" ;;
+    start) bench_prepare; bench_start "$@" ;;
     serve) bench_prepare; bench_serve "$@" ;;
     planner) build release; bench_planner "$@" ;;
     memory) build release; bench_memory "$@" ;;
     shapes) build release; python_with numpy onnx==1.22.0; bench_shapes "$@" ;;
-    all) bench_prepare; bench_engines; bench_public; bench_serve; bench_planner; bench_memory; bench_shapes ;;
-    *) die "bench: unknown part '$part'; engines, public, serve, planner, memory and shapes are known" ;;
+    all) bench_prepare; bench_engines; bench_public; bench_start; bench_serve; bench_planner; bench_memory; bench_shapes ;;
+    *) die "bench: unknown part '$part'; engines, public, start, serve, planner, memory and shapes are known" ;;
     esac
 }
 
@@ -34,6 +35,11 @@ bench_public() {
         return
     fi
     "$PYTHON" benchmarks/public.py --sluice-bench build/release/benchmarks/sluice-bench --models "$folder"
+}
+
+# From the start of the process to the first answer, and what the weights hold then.
+bench_start() {
+    "$PYTHON" benchmarks/start.py --build build/release "$@"
 }
 
 bench_serve() {

@@ -129,6 +129,20 @@ bool weights_cache_has(struct weights_cache *cache, const void *key)
     return piece != NULL;
 }
 
+uint64_t weights_cache_bytes(struct weights_cache *cache, const char *what)
+{
+    size_t length = strlen(what);
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&cache->lock);
+    for (size_t i = 0; i < BUCKETS; i++)
+        for (const struct piece *piece = cache->buckets[i]; piece != NULL; piece = piece->next)
+            if (strncmp(piece->format, what, length) == 0)
+                bytes += piece->bytes;
+    pthread_mutex_unlock(&cache->lock);
+    return bytes;
+}
+
 void weights_cache_freeze(struct weights_cache *cache, bool frozen)
 {
     pthread_mutex_lock(&cache->lock);

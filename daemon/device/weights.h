@@ -22,6 +22,8 @@ MUST_CHECK enum status weights_cache_create(struct mem_source *source,
 void weights_cache_destroy(struct weights_cache *cache);
 /* Whether a packed form of the constant was made. */
 bool weights_cache_has(struct weights_cache *cache, const void *key);
+/* Of the pieces whose format begins with `what`. */
+uint64_t weights_cache_bytes(struct weights_cache *cache, const char *what);
 /* While frozen weights_share() only finds what there is; it answers STATUS_UNSUPPORTED for the
  * rest. A kernel that is prepared so reads no elements of large constants: it would only to fill a
  * piece. */

@@ -515,6 +515,9 @@ enum status program_plan(struct network *network, struct program *program,
         status = compile(network, program, shapes, values, &plan, err);
         if (status == STATUS_OK)
             plan_cache_add(network, plan);
+        atomic_store_explicit(&network->winograd_bytes,
+                              weights_cache_bytes(network->weights, "winograd"),
+                              memory_order_relaxed);
     }
     pthread_mutex_unlock(&network->compile_lock);
     if (status == STATUS_OK)

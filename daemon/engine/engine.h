@@ -64,7 +64,9 @@ size_t network_outputs(const struct network *network, const struct network_port 
  * Borrowed. */
 struct ledger_account *network_account(const struct network *network);
 uint64_t
-network_resident_bytes(const struct network *network);    /* weights, packed forms; plans apart */
+network_resident_bytes(const struct network *network); /* weights, packed forms; plans apart */
+/* Of these, forms for Winograd's convolutions: they may be several times their weights. */
+uint64_t network_winograd_bytes(const struct network *network);
 size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
 
 /* ---- residency (resident.c) ----

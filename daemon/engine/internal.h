@@ -56,6 +56,7 @@ struct network {
     struct ledger *ledger;
     struct ledger_account *account; /* weights */
     struct weights_cache *weights;
+    _Atomic uint64_t winograd_bytes; /* of these */
     /* Without host_memory, else NULL (constants.c): packed forms of steps that run on the host, and
      * constants of single plans on the device. */
     struct weights_cache *host_weights, *plan_constants;

@@ -203,6 +203,11 @@ uint64_t network_resident_bytes(const struct network *network)
     return ledger_account_bytes(network->account);
 }
 
+uint64_t network_winograd_bytes(const struct network *network)
+{
+    return atomic_load_explicit(&network->winograd_bytes, memory_order_relaxed);
+}
+
 size_t network_plan_bytes(const struct network *network)
 {
     return atomic_load_explicit(&network->plan_bytes, memory_order_relaxed);

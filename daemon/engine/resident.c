@@ -107,6 +107,7 @@ static void clear_device(struct network *network)
 {
     plan_cache_clear(network);
     weights_cache_destroy(network->weights);
+    atomic_store(&network->winograd_bytes, 0);
     network->weights = NULL;
     network_close_host(network);
     if (network->programs == NULL)

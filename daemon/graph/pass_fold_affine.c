@@ -214,12 +214,9 @@ static struct channel_map map_channels(const struct linear *linear, const struct
     return map;
 }
 
-/* The output channel of element `index` of the weights. */
-static size_t channel_of(const struct channel_map *map, size_t index)
+/* The output channel of the weights' elements behind these two indices. */
+static size_t channel_of(const struct channel_map *map, size_t first, size_t second)
 {
-    size_t first = index / map->inner / map->columns;
-    size_t second = index / map->inner % map->columns;
-
     if (map->axis == CHANNEL_GROUPED)
         return first / map->group_rows * map->columns + second;
     return map->axis == CHANNEL_FIRST ? first : second;
@@ -232,15 +229,30 @@ struct scaled_origin {
     double scale[]; /* per channel */
 };
 
+static void scale_run(const float *from, float *to, size_t count, double scale)
+{
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)((double)from[i] * scale);
+}
+
+/* Run by run of one channel: all weights of a model pass here, twice. */
 static enum status scale_weights(const struct constant_origin *origin, void *to)
 {
     const struct scaled_origin *scaled = (const struct scaled_origin *)origin;
+    const struct channel_map *map = &scaled->map;
     const struct tensor *old = &origin->source->tensor;
-    size_t count = (size_t)shape_count(&old->shape);
+    size_t rows = (size_t)old->shape.dims[0];
+    const float *in = old->data;
+    float *out = to;
+    size_t run = map->axis == CHANNEL_FIRST ? map->columns * map->inner : map->inner;
+    size_t runs = map->axis == CHANNEL_FIRST ? 1 : map->columns;
 
-    for (size_t i = 0; i < count; i++)
-        ((float *)to)[i] =
-            (float)(tensor_float(old, i) * scaled->scale[channel_of(&scaled->map, i)]);
+    for (size_t first = 0; first < rows; first++)
+        for (size_t second = 0; second < runs; second++) {
+            scale_run(in, out, run, scaled->scale[channel_of(map, first, second)]);
+            in += run;
+            out += run;
+        }
     return STATUS_OK;
 }
 

@@ -114,6 +114,20 @@ static void a_budget_too_small_changes_nothing(void **state)
     share(&a, "f", 100, true);
 }
 
+static void bytes_are_told_by_the_beginning_of_their_format(void **state)
+{
+    static const int a, b;
+
+    (void)state;
+    share(&a, "winograd 2 1", 100, true);
+    share(&b, "winograd 4 1", 1000, true);
+    share(&b, "gemm", 10000, true);
+    assert_int_equal(weights_cache_bytes(cache, "winograd"), 1100);
+    weights_drop(cache, &a, "winograd 2 1");
+    assert_int_equal(weights_cache_bytes(cache, "winograd"), 1000);
+    assert_int_equal(weights_cache_bytes(cache, "direct"), 0);
+}
+
 static void one_name_for_two_sizes_is_our_bug(void **state)
 {
     void *packed;
@@ -227,6 +241,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(bytes_are_booked_as_they_are_committed, open_cache,
                                         close_cache),
         cmocka_unit_test_setup_teardown(a_budget_too_small_changes_nothing, open_cache,
+                                        close_cache),
+        cmocka_unit_test_setup_teardown(bytes_are_told_by_the_beginning_of_their_format, open_cache,
                                         close_cache),
         cmocka_unit_test_setup_teardown(one_name_for_two_sizes_is_our_bug, open_cache, close_cache),
         cmocka_unit_test_setup_teardown(a_dropped_piece_is_made_again, open_cache, close_cache),

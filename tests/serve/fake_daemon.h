@@ -463,6 +463,11 @@ struct ledger *warden_ledger(struct warden *warden)
     (void)warden;
     return fake.ledger;
 }
+uint64_t network_winograd_bytes(const struct network *network)
+{
+    (void)network;
+    return 0;
+}
 size_t network_plan_bytes(const struct network *network)
 {
     (void)network;

@@ -86,6 +86,9 @@ static void add_model(void *arg, const struct model_info *info, struct model *mo
         admin_add_residency(row, &info->residency);
         (void)json_object_set_new(row, "max_batch_size", json_integer(model_max_batch_size(model)));
         (void)json_object_set_new(
+            row, "winograd_bytes",
+            json_integer((json_int_t)network_winograd_bytes(model_network(model))));
+        (void)json_object_set_new(
             row, "plan_bytes", json_integer((json_int_t)network_plan_bytes(model_network(model))));
     }
     (void)json_array_append_new(arg, row);
