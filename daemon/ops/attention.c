@@ -89,22 +89,37 @@ enum status attention_resolve(const struct attention_attrs *attrs, const struct 
     return STATUS_OK;
 }
 
+static enum status resolve(const struct op_call *call, struct attention_geometry *out_geometry,
+                           struct error *err)
+{
+    const struct shape *shapes[ATTENTION_INPUTS] = {NULL};
+
+    for (size_t i = 0; i < call->inputs; i++)
+        shapes[i] = call->in[i] == NULL ? NULL : &call->in[i]->shape;
+    return attention_resolve(call->attrs, shapes[ATTENTION_Q], shapes[ATTENTION_K],
+                             shapes[ATTENTION_V], shapes + ATTENTION_MASK, out_geometry, err);
+}
+
+/* Both products, the scale, and a softmax of each row of scores. */
+static uint64_t flops(const struct op_call *call)
+{
+    struct attention_geometry g;
+
+    if (resolve(call, &g, &(struct error){0}) != STATUS_OK)
+        return 0;
+    return (uint64_t)(g.heads * g.queries * g.keys) * (uint64_t)(2 * (g.depth + g.width) + 6);
+}
+
 static enum status infer_attention(const struct op_call *call, struct error *err)
 {
     const struct attention_attrs *attrs = call->attrs;
-    const struct shape *shapes[ATTENTION_INPUTS] = {NULL};
     struct attention_geometry geometry;
 
-    for (size_t i = 0; i < call->inputs; i++) {
-        if (call->in[i] == NULL)
-            continue;
-        if (call->in[i]->dtype != call->in[0]->dtype)
+    for (size_t i = 0; i < call->inputs; i++)
+        if (call->in[i] != NULL && call->in[i]->dtype != call->in[0]->dtype)
             return error_set(err, STATUS_INVALID, "input %zu is of type %s where input 0 is of %s",
                              i, dtype_name(call->in[i]->dtype), dtype_name(call->in[0]->dtype));
-        shapes[i] = &call->in[i]->shape;
-    }
-    TRY(attention_resolve(attrs, shapes[ATTENTION_Q], shapes[ATTENTION_K], shapes[ATTENTION_V],
-                          shapes + ATTENTION_MASK, &geometry, err));
+    TRY(resolve(call, &geometry, err));
     call->out[0]->dtype = call->in[0]->dtype;
     call->out[0]->shape = attention_output_shape(attrs, &geometry);
     return STATUS_OK;
@@ -120,4 +135,5 @@ const struct op_def op_attention = {
     .attrs_size = sizeof(struct attention_attrs),
     .flags = OP_INTERNAL,
     .infer = infer_attention,
+    .flops = flops,
 };
