@@ -442,6 +442,8 @@ void explain_json_tail(const struct plan *plan, FILE *to);
 const struct operand *step_result(const struct step *step); /* the first output; NULL: none */
 uint64_t value_bytes(const struct making *making, const struct value *value);
 bool value_is_blockable(const struct making *making, const struct value *value);
+/* What such a value has instead of PLAIN: BLOCKED for floats, NHWC for bytes. */
+enum layout value_other_layout(const struct value *value);
 const struct kernel *const *making_kernels(const struct making *making, const struct node *node);
 /* Kernels of the engine itself (copies.c): what identity nodes must copy when no kernel does it, in
  * host memory and within the device, and the copies between both. */

@@ -4,7 +4,7 @@
  * choice, some (convolutions) have a better and a worse one, most follow their neighbours.  Where a
  * value's maker and a user differ, a reorder is paid, once for all users.  With two layouts, PLAIN
  * and BLOCKED, the cheapest whole is a minimum cut: side 0 is PLAIN, side 1 BLOCKED.  The graph's
- * borders are PLAIN.
+ * borders are PLAIN.  For bytes NHWC stands where BLOCKED is for floats; steps with both stay PLAIN.
  */
 #include <stdlib.h>
 
@@ -20,6 +20,7 @@ enum {
 struct node_options {
     struct node *node;
     uint32_t body; /* thing of the cut */
+    enum layout other; /* of side 1 */
     bool can_plain, can_blocked;
     bool first_plain;      /* BLOCKED with a plain in[0] is as good */
     bool first_only;       /* BLOCKED only with a plain in[0] */
@@ -53,22 +54,42 @@ static uint64_t padding_bytes(const struct making *making, const struct node *no
         const struct value *value = node->out[i];
 
         if (value != NULL && value_is_blockable(making, value))
-            bytes += layout_bytes(LAYOUT_BLOCKED, block, value->dtype, &value->shape) -
+            bytes += layout_bytes(value_other_layout(value), block, value->dtype, &value->shape) -
                      layout_bytes(LAYOUT_PLAIN, block, value->dtype, &value->shape);
     }
     return bytes;
+}
+
+/* The layout of side 1 for all that the node touches; false when there is none. */
+static bool other_layout(const struct making *making, const struct node *node,
+                         enum layout *out_layout)
+{
+    bool bytes = false, floats = false;
+
+    for (size_t i = 0; i < node->inputs + node->outputs; i++) {
+        const struct value *value = i < node->inputs ? node->in[i] : node->out[i - node->inputs];
+
+        if (value == NULL || !value_is_blockable(making, value))
+            continue;
+        bytes |= value_other_layout(value) == LAYOUT_NHWC;
+        floats |= value_other_layout(value) == LAYOUT_BLOCKED;
+    }
+    *out_layout = bytes ? LAYOUT_NHWC : LAYOUT_BLOCKED;
+    return !bytes || !floats;
 }
 
 static enum status find_options(struct making *making, struct node *node,
                                 struct node_options *options)
 {
     struct node_layouts plain, blocked, mixed;
-    int plain_rank, blocked_rank, mixed_rank;
+    int plain_rank, blocked_rank = -1, mixed_rank = -1;
 
     options->node = node;
     TRY(making_try(making, node, LAYOUT_PLAIN, LAYOUT_PLAIN, &plain, &plain_rank));
-    TRY(making_try(making, node, LAYOUT_BLOCKED, LAYOUT_BLOCKED, &blocked, &blocked_rank));
-    TRY(making_try(making, node, LAYOUT_BLOCKED, LAYOUT_PLAIN, &mixed, &mixed_rank));
+    if (other_layout(making, node, &options->other)) {
+        TRY(making_try(making, node, options->other, options->other, &blocked, &blocked_rank));
+        TRY(making_try(making, node, options->other, LAYOUT_PLAIN, &mixed, &mixed_rank));
+    }
     options->can_plain = plain_rank >= 0;
     options->can_blocked = blocked_rank >= 0 || mixed_rank >= 0;
     options->first_only = blocked_rank < 0 && mixed_rank >= 0;
@@ -76,7 +97,7 @@ static enum status find_options(struct making *making, struct node *node,
     options->result[0] = options->can_plain ? plain.result : LAYOUT_PLAIN;
     options->result[1] = blocked_rank >= 0 ? blocked.result
                          : mixed_rank >= 0 ? mixed.result
-                                           : LAYOUT_BLOCKED;
+                                           : options->other;
     if (options->can_blocked)
         options->cost[1] = 2 * padding_bytes(making, node);
     if (options->can_plain && options->can_blocked) {
@@ -121,7 +142,7 @@ static uint32_t maker_thing(const struct node_options *options, size_t output)
 {
     if (output > 0 || options->result[0] != options->result[1])
         return options->body;
-    return options->result[0] == LAYOUT_BLOCKED ? MIN_CUT_SIDE_1 : MIN_CUT_SIDE_0;
+    return options->result[0] != LAYOUT_PLAIN ? MIN_CUT_SIDE_1 : MIN_CUT_SIDE_0;
 }
 
 static uint64_t reorder_cost(const struct value *value)
@@ -252,7 +273,7 @@ static enum status settle_inputs(struct layouting *layouting, const struct node_
 
         if (value == NULL || !value_is_blockable(making, value))
             continue;
-        if (i == 0 && body == LAYOUT_BLOCKED && options->first_plain &&
+        if (i == 0 && body != LAYOUT_PLAIN && options->first_plain &&
             (options->first_only || making_layout(making, value) == LAYOUT_PLAIN))
             wanted = LAYOUT_PLAIN;
         if (making_layout(making, value) == wanted)
@@ -297,7 +318,7 @@ static enum status settle_outputs(struct layouting *layouting, const struct node
 
     for (size_t i = 0; i < node->outputs; i++) {
         struct value *value = node->out[i];
-        enum layout layout = i == 0 ? options->result[body == LAYOUT_BLOCKED] : body;
+        enum layout layout = i == 0 ? options->result[body != LAYOUT_PLAIN] : body;
 
         if (value == NULL || !value_is_blockable(making, value))
             continue;
@@ -330,7 +351,7 @@ static enum status run(struct layouting *layouting)
         const struct node_options *options = &layouting->options[n];
         enum layout body =
             options->body >= MIN_CUT_FIRST && min_cut_side(&layouting->cut, options->body)
-                ? LAYOUT_BLOCKED
+                ? options->other
                 : LAYOUT_PLAIN;
 
         TRY(settle_inputs(layouting, options, body));

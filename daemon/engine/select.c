@@ -6,11 +6,22 @@
 
 #include "engine/internal.h"
 
+/* Floats and bytes of numbers. */
+static bool dtype_has_layouts(enum dtype dtype)
+{
+    return dtype == DTYPE_FLOAT || dtype == DTYPE_INT8 || dtype == DTYPE_UINT8;
+}
+
 bool value_is_blockable(const struct making *making, const struct value *value)
 {
     return making->network->device->channel_block > 0 && value->constant == NULL &&
-           value->dtype == DTYPE_FLOAT && value->shape.rank >= 3 && value->shape.rank <= 5 &&
+           dtype_has_layouts(value->dtype) && value->shape.rank >= 3 && value->shape.rank <= 5 &&
            shape_count(&value->shape) > 0;
+}
+
+enum layout value_other_layout(const struct value *value)
+{
+    return value->dtype == DTYPE_FLOAT ? LAYOUT_BLOCKED : LAYOUT_NHWC;
 }
 
 uint64_t value_bytes(const struct making *making, const struct value *value)
@@ -239,7 +250,7 @@ static const char *layout_refusal(const struct kernel *kernel, const struct kern
             return "an input's layout";
         if (call->in[i] != NULL && call->in[i]->layout == LAYOUT_PLAIN &&
             (allowed & 1U << LAYOUT_PLAIN) == 0 && call->in[i]->constant == NULL &&
-            call->in[i]->shape.rank >= 3 && call->in[i]->dtype == DTYPE_FLOAT)
+            call->in[i]->shape.rank >= 3 && dtype_has_layouts(call->in[i]->dtype))
             return "a plain input";
     }
     for (size_t i = 0; i < call->outputs; i++) {

@@ -45,9 +45,12 @@ static enum status check_bytes(const struct op_call *call, size_t index, struct 
 static enum status infer_product(const struct op_call *call, size_t b, struct shape *out_shape,
                                  struct matmul_geometry *geometry, struct error *err)
 {
+    const struct quantized_matmul_attrs *attrs = call->attrs;
+
     TRY(check_bytes(call, 0, err));
     TRY(check_bytes(call, b, err));
-    TRY(matmul_resolve(&call->in[0]->shape, &call->in[b]->shape, false, false, geometry, err));
+    TRY(matmul_resolve(&call->in[0]->shape, &call->in[b]->shape, false, attrs->trans_b, geometry,
+                       err));
     *out_shape = matmul_output_shape(geometry);
     return STATUS_OK;
 }
@@ -76,6 +79,7 @@ const struct op_def op_matmul_integer = {
     .inputs = 4,
     .min_inputs = 2,
     .outputs = 1,
+    .attrs_size = sizeof(struct quantized_matmul_attrs),
     .infer = infer_matmul_integer,
     .flops = flops_product,
 };
@@ -104,21 +108,70 @@ static enum status check_qlinear(const struct op_call *call, int64_t rows, int64
     return STATUS_OK;
 }
 
+static enum status check_bias(const struct op_call *call, int64_t channels, struct error *err)
+{
+    const struct tensor *bias = input(call, QLINEAR_BIAS);
+
+    if (bias != NULL && (bias->dtype != DTYPE_INT32 || bias->shape.rank != 1 ||
+                         bias->shape.dims[0] != channels))
+        return error_set(err, STATUS_INVALID, "the bias does not have %" PRId64 " int32 elements",
+                         channels);
+    return STATUS_OK;
+}
+
 static enum status infer_qlinear_matmul(const struct op_call *call, struct error *err)
 {
+    const struct quantized_matmul_attrs *attrs = call->attrs;
     struct matmul_geometry g;
 
     TRY(infer_product(call, QLINEAR_B, &call->out[0]->shape, &g, err));
+    if ((input(call, QLINEAR_BIAS) != NULL) != attrs->has_bias)
+        return error_set(err, STATUS_INVALID, "there are %zu inputs; 8 are wanted", call->inputs);
+    TRY(check_bias(call, g.n, err));
     return check_qlinear(call, g.m, g.n, err);
 }
 
 const struct op_def op_qlinear_matmul = {
     .name = "qlinear_matmul",
     .onnx = {"QLinearMatMul", .since = 21},
-    .inputs = 8,
+    .inputs = 9,
+    .min_inputs = 8,
     .outputs = 1,
+    .attrs_size = sizeof(struct quantized_matmul_attrs),
     .infer = infer_qlinear_matmul,
     .flops = flops_product,
+};
+
+/* float(products) * (a_scale * b_scale) + bias: what a MatMulInteger, a Cast, a Mul and an Add say
+ * in four steps, rounded as they are. */
+static enum status infer_matmul_integer_to_float(const struct op_call *call, struct error *err)
+{
+    const struct tensor *bias = input(call, MATMUL_FLOAT_BIAS);
+    struct matmul_geometry g;
+
+    TRY(infer_product(call, MATMUL_FLOAT_B, &call->out[0]->shape, &g, err));
+    if (call->in[MATMUL_FLOAT_A_SCALE]->dtype != DTYPE_FLOAT ||
+        call->in[MATMUL_FLOAT_B_SCALE]->dtype != DTYPE_FLOAT ||
+        (bias != NULL && bias->dtype != DTYPE_FLOAT))
+        return error_set(err, STATUS_UNSUPPORTED, "scales and bias must be float32");
+    TRY(check_parameter(call, MATMUL_FLOAT_A_SCALE, DTYPE_FLOAT, 1, err));
+    TRY(check_parameter(call, MATMUL_FLOAT_B_SCALE, DTYPE_FLOAT, g.n, err));
+    TRY(check_parameter(call, MATMUL_FLOAT_A_ZERO, call->in[MATMUL_FLOAT_A]->dtype, 1, err));
+    TRY(check_parameter(call, MATMUL_FLOAT_B_ZERO, call->in[MATMUL_FLOAT_B]->dtype, g.n, err));
+    if (bias != NULL && (bias->shape.rank != 1 || bias->shape.dims[0] != g.n))
+        return error_set(err, STATUS_INVALID, "the bias does not have %" PRId64 " elements", g.n);
+    call->out[0]->dtype = DTYPE_FLOAT;
+    return STATUS_OK;
+}
+
+const struct op_def op_matmul_integer_to_float = {
+    .name = "matmul_integer_to_float",
+    .onnx = {"MatMulIntegerToFloat", 1, "com.microsoft"},
+    .inputs = 7,
+    .min_inputs = 4,
+    .outputs = 1,
+    .attrs_size = sizeof(struct quantized_matmul_attrs),
+    .infer = infer_matmul_integer_to_float,
 };
 
 static const struct attr_def conv_attr_defs[] = {
@@ -170,14 +223,10 @@ const struct op_def op_conv_integer = {
 
 static enum status infer_qlinear_conv(const struct op_call *call, struct error *err)
 {
-    const struct tensor *bias = input(call, QLINEAR_BIAS);
     struct conv_geometry g;
 
     TRY(infer_conv(call, QLINEAR_B, &g, err));
-    if (bias != NULL && (bias->dtype != DTYPE_INT32 || bias->shape.rank != 1 ||
-                         bias->shape.dims[0] != g.out_channels))
-        return error_set(err, STATUS_INVALID, "the bias does not have %" PRId64 " int32 elements",
-                         g.out_channels);
+    TRY(check_bias(call, g.out_channels, err));
     return check_qlinear(call, 1, g.out_channels, err);
 }
 

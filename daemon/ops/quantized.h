@@ -1,4 +1,5 @@
-/* Products of quantised numbers: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv. */
+/* Products of quantised numbers: MatMulInteger, ConvInteger, QLinearMatMul, QLinearConv,
+ * MatMulIntegerToFloat. */
 #ifndef OPS_QUANTIZED_H
 #define OPS_QUANTIZED_H
 
@@ -17,7 +18,24 @@ enum {
     QLINEAR_B_ZERO,
     QLINEAR_Y_SCALE,
     QLINEAR_Y_ZERO,
-    QLINEAR_BIAS /* of a convolution, int32, or none */
+    QLINEAR_BIAS /* int32 or none; of a product with has_bias only */
+};
+enum {
+    MATMUL_FLOAT_A,
+    MATMUL_FLOAT_B,
+    MATMUL_FLOAT_A_SCALE,
+    MATMUL_FLOAT_B_SCALE,
+    MATMUL_FLOAT_A_ZERO,
+    MATMUL_FLOAT_B_ZERO,
+    MATMUL_FLOAT_BIAS
+};
+
+/* Of all products of matrices; set by passes.  Convolutions have conv_attrs, whose epilogue may be
+ * an activation that only cuts off (ReLU, Clip): applied to the real number before it is rounded. */
+struct quantized_matmul_attrs {
+    bool trans_b;
+    bool has_bias; /* QLinearMatMul: in[QLINEAR_BIAS] */
+    struct epilogue epilogue;
 };
 
 #endif

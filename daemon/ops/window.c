@@ -211,3 +211,17 @@ void window_turn_narrow(struct window *window)
         turn(window->pad_end, window->spatial);
     }
 }
+
+void window_widen(struct window *w)
+{
+    const size_t missing = WINDOW_MAX_RANK - w->spatial;
+    int64_t *const lists[] = {w->in,       w->out,       w->kernel, w->stride,
+                              w->dilation, w->pad_begin, w->pad_end};
+
+    for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
+        memmove(lists[k] + missing, lists[k], w->spatial * sizeof(int64_t));
+        for (size_t i = 0; i < missing; i++)
+            lists[k][i] = lists[k] == w->pad_begin || lists[k] == w->pad_end ? 0 : 1;
+    }
+    w->spatial = WINDOW_MAX_RANK;
+}

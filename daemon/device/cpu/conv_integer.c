@@ -7,27 +7,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "device/cpu/constant.h"
 #include "device/cpu/int_gemm.h"
-#include "device/cpu/loops.h"
+#include "device/cpu/requantize.h"
 #include "device/cpu/taps.h"
 #include "device/cpu/team.h"
-#include "ops/quantized.h"
-#include "tensor/element.h"
 
 enum { TILE = 24 }; /* places */
 
 struct state {
     struct conv_geometry geometry;
-    const struct int_gemm_ops *ops;
-    const struct loops *loops;
-    const char *packed;       /* one matrix a group; NULL: packed in each run */
-    size_t w, x_zero, w_zero; /* input numbers */
-    bool is_qlinear;
+    struct conv_weights weights; /* packed is NULL: in each run */
+    size_t w, x_zero, w_zero;    /* input numbers */
+    bool is_qlinear, has_zeros;
     int64_t in, out; /* channels of a group */
     int64_t in_cells, out_cells, taps;
-    size_t group_bytes, row_bytes, member_bytes;
-    size_t factor_bytes; /* scales, or biases, of all channels; 0: none */
+    size_t row_bytes, member_bytes;
+    size_t column_bytes; /* of what conv_columns_fill() makes */
 };
 
 static int64_t steps(const struct state *s) /* of a product */
@@ -48,13 +43,23 @@ static void pack_weights(const struct state *s, const struct kernel_call *call, 
     for (int64_t group = 0; group < s->geometry.groups; group++) {
         matrix.data = (const char *)w + group * s->out * steps(s);
         matrix.zero = zero != NULL ? (const char *)zero + (per_channel ? group * s->out : 0) : NULL;
-        s->ops->pack(steps(s), s->out, &matrix, packed + (size_t)group * s->group_bytes);
+        int_pack(s->weights.ops, &s->weights.shape, &matrix,
+                 packed + (size_t)group * s->weights.group_bytes);
     }
 }
 
 static size_t packed_bytes(const struct state *s)
 {
-    return (size_t)s->geometry.groups * s->group_bytes;
+    return (size_t)s->geometry.groups * s->weights.group_bytes;
+}
+
+static bool any_zeros(const struct state *s, const char *packed)
+{
+    for (int64_t group = 0; group < s->geometry.groups; group++)
+        if (int_has_zeros(s->weights.ops, &s->weights.shape,
+                          packed + (size_t)group * s->weights.group_bytes))
+            return true;
+    return false;
 }
 
 static enum status share_weights(struct kernel_prepare *prepare, struct state *s)
@@ -67,13 +72,14 @@ static enum status share_weights(struct kernel_prepare *prepare, struct state *s
 
     if (w->constant == NULL || (zero != NULL && zero->constant == NULL))
         return STATUS_OK;
-    snprintf(format, sizeof(format), "conv %s in %lld groups minus %p", s->ops->form,
+    snprintf(format, sizeof(format), "conv %s in %lld groups minus %p", s->weights.ops->form,
              (long long)s->geometry.groups, zero != NULL ? zero->constant_key : NULL);
     TRY(weights_share(prepare->weights, w->constant_key, format, packed_bytes(s), &packed,
                       &is_new));
     if (is_new)
         pack_weights(s, call, w->constant, zero != NULL ? zero->constant : NULL, packed);
-    s->packed = packed;
+    s->weights.packed = packed;
+    s->has_zeros = any_zeros(s, packed);
     prepare->constants_used &= ~(1u << s->w);
     return STATUS_OK;
 }
@@ -84,26 +90,13 @@ struct job {
     const struct state *state;
     const struct kernel_call *call;
     const struct kernel_run *run;
-    const char *packed;
+    struct conv_weights weights;
+    bool has_zeros;
     char *scratch; /* of the members */
     int32_t x_zero;
     int64_t tiles; /* of an image and group */
-    /* QLinearConv: one a channel */
-    float *scales;
-    int32_t *biases;
-    struct byte_range range;
+    struct conv_columns columns;
 };
-
-/* Element i of a parameter that may be one for all; 0 when it is left out. */
-static double parameter(const struct job *job, size_t index, int64_t i)
-{
-    const struct operand *operand = kernel_input(job->call, index);
-
-    if (operand == NULL)
-        return 0;
-    return element_read(operand->dtype, job->run->in[index],
-                        shape_count(&operand->shape) > 1 ? (size_t)i : 0);
-}
 
 /* Neighbouring places and where their windows begin (padding counts negative). */
 struct places {
@@ -156,17 +149,6 @@ static void gather(const struct job *job, const uint8_t *x, const struct places 
     } while (taps_next(&taps));
 }
 
-/* What turns the sums of a QLinearConv into bytes: one of each a channel. */
-static void fill_factors(const struct job *job)
-{
-    const double x = parameter(job, QLINEAR_A_SCALE, 0), y = parameter(job, QLINEAR_Y_SCALE, 0);
-
-    for (int64_t o = 0; o < job->state->geometry.out_channels; o++) {
-        job->scales[o] = (float)x * (float)parameter(job, QLINEAR_B_SCALE, o) / (float)y;
-        job->biases[o] = (int32_t)parameter(job, QLINEAR_BIAS, o);
-    }
-}
-
 /* From [places][channels] to [channels][places], `stride` apart. */
 #define TURN(name, type)                                                                           \
     static void name(const type *from, int64_t places, int64_t channels, type *to, int64_t stride) \
@@ -179,21 +161,39 @@ static void fill_factors(const struct job *job)
 TURN(turn_bytes, uint8_t)
 TURN(turn_sums, int32_t)
 
-static void store(const struct job *job, int64_t image_group, int64_t place, int64_t places,
-                  const int32_t *sums, uint8_t *bytes)
+static void multiply(const struct job *job, int64_t group, int64_t places, const uint8_t *bytes,
+                     char *rows, void *results)
 {
+    static const int64_t no_offset = 0;
     const struct state *s = job->state;
-    const int64_t first = image_group % s->geometry.groups * s->out;
-    const size_t at = (size_t)(image_group * s->out * s->out_cells + place);
+    const struct int_gemm_ops *ops = job->weights.ops;
+    const enum dtype dtype = job->call->in[0]->dtype;
+    const char *addresses[TILE];
+    int32_t sums[TILE];
+    const struct int_product product = {
+        .shape = job->weights.shape,
+        .packed = job->weights.packed + (size_t)group * job->weights.group_bytes,
+        .rows = places,
+        .row = addresses,
+        .offsets = &no_offset,
+        .to = s->out,
+        .start = job->columns.starts + group * job->columns.group,
+        .row_sums = job->has_zeros ? sums : NULL,
+        .result = s->is_qlinear ? INT_BYTES : INT_SUMS,
+        .out = results,
+        .ldo = s->out,
+        .scale = job->columns.scales + group * job->columns.group,
+        .range = job->columns.range};
 
-    if (!s->is_qlinear) {
-        turn_sums(sums, places, s->out, (int32_t *)job->run->out[0] + at, s->out_cells);
-        return;
+    for (int64_t p = 0; p < places; p++) {
+        char *row = rows + (size_t)p * s->row_bytes;
+
+        int_lay(ops, dtype, bytes + p * steps(s), steps(s), job->x_zero, row);
+        addresses[p] = row;
+        if (job->has_zeros)
+            sums[p] = int_row_sum(ops, &job->weights.shape, row, &no_offset);
     }
-    for (int64_t p = 0; p < places; p++)
-        s->loops->requantize_bytes(sums + p * s->out, bytes + p * s->out, (size_t)s->out,
-                                   job->biases + first, job->scales + first, &job->range);
-    turn_bytes(bytes, places, s->out, (uint8_t *)job->run->out[0] + at, s->out_cells);
+    ops->run(&product);
 }
 
 static void run_tile(const struct job *job, int64_t index, char *scratch)
@@ -202,19 +202,19 @@ static void run_tile(const struct job *job, int64_t index, char *scratch)
     const int64_t image_group = index / job->tiles, place = index % job->tiles * TILE;
     const uint8_t *x = (const uint8_t *)job->run->in[0] + image_group * s->in * s->in_cells;
     struct places tile = {.places = s->out_cells - place < TILE ? s->out_cells - place : TILE};
-    int32_t *sums = (int32_t *)(void *)scratch;
-    char *rows = scratch + (size_t)(TILE * s->out) * sizeof(*sums);
+    char *rows = scratch + (size_t)(TILE * s->out) * sizeof(int32_t);
     uint8_t *bytes = (uint8_t *)rows + TILE * s->row_bytes;
+    const size_t at = (size_t)(image_group * s->out * s->out_cells + place);
 
     lay_tile(&s->geometry.window, place, &tile);
     gather(job, x, &tile, bytes);
-    for (int64_t p = 0; p < tile.places; p++)
-        s->ops->pack_row(job->call->in[0]->dtype, steps(s), bytes + p * steps(s), job->x_zero,
-                         rows + (size_t)p * s->row_bytes);
-    s->ops->run(tile.places, steps(s), s->out, rows,
-                job->packed + (size_t)(image_group % s->geometry.groups) * s->group_bytes, sums,
-                s->out);
-    store(job, image_group, place, tile.places, sums, bytes);
+    multiply(job, image_group % s->geometry.groups, tile.places, bytes, rows, scratch);
+    if (s->is_qlinear)
+        turn_bytes((const uint8_t *)scratch, tile.places, s->out,
+                   (uint8_t *)job->run->out[0] + at, s->out_cells);
+    else
+        turn_sums((const int32_t *)(void *)scratch, tile.places, s->out,
+                  (int32_t *)job->run->out[0] + at, s->out_cells);
 }
 
 static void run_job(void *arg, unsigned member, unsigned members)
@@ -242,19 +242,22 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
     struct conv_geometry *g = &s->geometry;
 
     TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[s->w]->shape, g, err));
-    s->ops = int_gemm_ops_for(cpu_isa_of(call->device));
     s->in = g->in_channels / g->groups;
     s->out = g->out_channels / g->groups;
     s->in_cells = window_cells(&g->window, g->window.in);
     s->out_cells = window_cells(&g->window, g->window.out);
     s->taps = window_cells(&g->window, g->window.kernel);
-    s->group_bytes = lines(s->ops->packed_bytes(steps(s), s->out));
-    s->row_bytes = s->ops->row_bytes(steps(s));
-    s->loops = loops_for(call->device);
-    /* sums, rows, and the bytes before or behind the product */
-    s->member_bytes = lines(TILE * (s->row_bytes + (size_t)s->out * sizeof(int32_t) +
-                                    (size_t)(steps(s) > s->out ? steps(s) : s->out)));
-    s->factor_bytes = s->is_qlinear ? lines((size_t)g->out_channels * sizeof(float)) : 0;
+    s->weights = (struct conv_weights){
+        .ops = int_gemm_ops_for(cpu_isa_of(call->device)),
+        .shape = {.segments = 1, .length = steps(s), .n = s->out},
+        .groups = g->groups,
+    };
+    s->weights.group_bytes = lines(int_packed_bytes(s->weights.ops, &s->weights.shape));
+    s->row_bytes = lines(int_segment_bytes(s->weights.ops, steps(s)));
+    /* sums, rows, and the bytes before the product */
+    s->member_bytes =
+        lines(TILE * (s->row_bytes + (size_t)s->out * sizeof(int32_t) + (size_t)steps(s)));
+    s->column_bytes = lines(conv_columns_bytes(&s->weights));
     return share_weights(prepare, s);
 }
 
@@ -274,9 +277,9 @@ static enum status prepare(struct kernel_prepare *prepare, const struct state *p
         return error_set(err, status, "no memory for packed weights");
     }
     prepare->state = s;
-    prepare->scratch_bytes = 2 * s->factor_bytes + s->member_bytes * prepare->call.threads +
-                             (s->packed == NULL ? packed_bytes(s) : 0);
-    snprintf(prepare->note, sizeof(prepare->note), "%s", s->ops->form);
+    prepare->scratch_bytes = s->column_bytes + s->member_bytes * prepare->call.threads +
+                             (s->weights.packed == NULL ? packed_bytes(s) : 0);
+    snprintf(prepare->note, sizeof(prepare->note), "%s", s->weights.ops->form);
     return STATUS_OK;
 }
 
@@ -301,26 +304,24 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 {
     const struct state *s = arg;
     const bool has_zero = kernel_input(call, s->w_zero) != NULL;
-    struct job job = {
-        .state = s, .call = call, .run = run, .packed = s->packed, .scratch = run->scratch};
+    struct job job = {.state = s,
+                      .call = call,
+                      .run = run,
+                      .weights = s->weights,
+                      .has_zeros = s->has_zeros,
+                      .scratch = run->scratch};
     double products = (double)shape_count(&call->out[0]->shape) * (double)(steps(s) + 1);
 
-    if (s->packed == NULL) {
+    if (s->weights.packed == NULL) {
         pack_weights(s, call, run->in[s->w], has_zero ? run->in[s->w_zero] : NULL, run->scratch);
-        job.packed = run->scratch;
+        job.weights.packed = run->scratch;
+        job.has_zeros = any_zeros(s, run->scratch);
         job.scratch += packed_bytes(s);
     }
-    if (s->is_qlinear) {
-        const bool is_signed = call->out[0]->dtype == DTYPE_INT8;
-
-        job.scales = (float *)(void *)job.scratch;
-        job.biases = (int32_t *)(void *)(job.scratch + s->factor_bytes);
-        job.scratch += 2 * s->factor_bytes;
-        job.range = (struct byte_range){(float)parameter(&job, QLINEAR_Y_ZERO, 0),
-                                        is_signed ? -128 : 0, is_signed ? 127 : 255};
-        fill_factors(&job);
-    }
-    job.x_zero = (int32_t)parameter(&job, s->x_zero, 0);
+    conv_columns_fill(&job.weights, call, run, s->x_zero, s->is_qlinear, job.scratch,
+                      &job.columns);
+    job.scratch += s->column_bytes;
+    job.x_zero = (int32_t)quantized_parameter(call, run, s->x_zero, 0);
     job.tiles = (s->out_cells + TILE - 1) / TILE;
     team_run(team_size(call->threads, products / 30), run_job, &job);
     return STATUS_OK;

@@ -1,54 +1,182 @@
 #include "device/cpu/int_gemm.h"
 
+#include <cpuid.h>
 #include <string.h>
 
 extern const struct int_gemm_ops int_gemm_ops_base, int_gemm_ops_avx2, int_gemm_ops_avx512,
-    int_gemm_ops_vnni;
+    int_gemm_ops_avxvnni, int_gemm_ops_vnni;
+
+enum { SHIFT = 128 };
+
+/* gcc 12 does not know the name. */
+static bool has_avx_vnni(void)
+{
+    unsigned a, b, c, d;
+
+    return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 &&
+           (a & 1U << 4) != 0;
+}
 
 const struct int_gemm_ops *int_gemm_ops_for(enum cpu_isa isa)
 {
-    static const struct int_gemm_ops *const table[CPU_ISA_COUNT] = {
-        &int_gemm_ops_base, &int_gemm_ops_avx2, &int_gemm_ops_avx512};
-
-    if (isa == CPU_AVX512 && __builtin_cpu_supports("avx512vnni"))
-        return &int_gemm_ops_vnni;
-    return table[isa];
+    switch (isa) {
+    case CPU_AVX512:
+        return __builtin_cpu_supports("avx512vnni") ? &int_gemm_ops_vnni : &int_gemm_ops_avx512;
+    case CPU_AVX2:
+        return has_avx_vnni() ? &int_gemm_ops_avxvnni : &int_gemm_ops_avx2;
+    case CPU_BASELINE:
+    case CPU_ISA_COUNT:
+        break;
+    }
+    return &int_gemm_ops_base;
 }
 
-size_t int_pairs_packed_bytes(int64_t k, int64_t n)
+const struct int_gemm_ops *const *int_gemm_tables(void)
 {
-    return (size_t)((k + 1) / 2 * 2 * ((n + INT_PANEL - 1) / INT_PANEL * INT_PANEL)) *
-           sizeof(int16_t);
+    static const struct int_gemm_ops *tables[6];
+    size_t count = 0;
+
+    tables[count++] = &int_gemm_ops_base;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        tables[count++] = &int_gemm_ops_avx2;
+    if (has_avx_vnni())
+        tables[count++] = &int_gemm_ops_avxvnni;
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+        tables[count++] = &int_gemm_ops_avx512;
+    if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vl"))
+        tables[count++] = &int_gemm_ops_vnni;
+    tables[count] = NULL;
+    return tables;
 }
 
-void int_pairs_pack(int64_t k, int64_t n, const struct int_matrix *b, void *packed)
+static bool is_quads(const struct int_gemm_ops *ops)
 {
-    const int64_t pairs = (k + 1) / 2;
-    int16_t *to = packed;
-
-    memset(packed, 0, int_pairs_packed_bytes(k, n));
-    for (int64_t i = 0; i < k; i++)
-        for (int64_t j = 0; j < n; j++) {
-            int32_t base =
-                b->zero != NULL ? int_byte_at(b->dtype, b->zero, b->zero_per_column ? j : 0) : 0;
-            int64_t from = i * b->row_stride + j * b->column_stride;
-            int64_t at = ((j / INT_PANEL * pairs + i / 2) * INT_PANEL + j % INT_PANEL) * 2 + i % 2;
-
-            to[at] = (int16_t)(int_byte_at(b->dtype, b->data, from) - base);
-        }
+    return ops->element_bytes == 1;
 }
 
-size_t int_pairs_row_bytes(int64_t k)
+/* ---- B: zero points [n], the sums in the bracket [n], then the panels ---- */
+
+static int64_t padded_steps(const struct int_gemm_ops *ops, const struct int_shape *shape)
 {
-    return (size_t)((k + 1) / 2 * 2) * sizeof(int16_t);
+    return shape->segments * int_round_up(shape->length, ops->step);
 }
 
-void int_pairs_pack_row(enum dtype dtype, int64_t k, const void *a, int32_t zero, void *row)
+size_t int_packed_bytes(const struct int_gemm_ops *ops, const struct int_shape *shape)
 {
-    int16_t *to = row;
+    return (size_t)int_columns(ops, shape->n) *
+           (2 * sizeof(int32_t) + (size_t)padded_steps(ops, shape) * ops->element_bytes);
+}
 
-    for (int64_t i = 0; i < k; i++)
-        to[i] = (int16_t)(int_byte_at(dtype, a, i) - zero);
-    if (k % 2 != 0)
-        to[k] = 0;
+/* One column of a panel; returns the sum of its differences. */
+static int32_t pack_column(const struct int_gemm_ops *ops, const struct int_shape *shape,
+                           const struct int_matrix *b, int64_t column, int32_t zero, void *to)
+{
+    const int64_t padded = int_round_up(shape->length, ops->step), step = ops->step;
+    const int32_t shift = is_quads(ops) && b->dtype == DTYPE_UINT8 ? SHIFT : 0;
+    int32_t sum = 0;
+
+    for (int64_t i = 0; i < shape->segments * shape->length; i++) {
+        int64_t from =
+            (b->steps != NULL ? b->steps[i] : i * b->row_stride) + column * b->column_stride;
+        int64_t at = i / shape->length * padded + i % shape->length;
+        int32_t byte = int_byte_at(b->dtype, b->data, from);
+
+        at = at / step * step * ops->panel + at % step;
+        if (is_quads(ops))
+            ((int8_t *)to)[at] = (int8_t)(byte - shift);
+        else
+            ((int16_t *)to)[at] = (int16_t)(byte - zero);
+        sum += byte - zero;
+    }
+    return sum;
+}
+
+void int_pack(const struct int_gemm_ops *ops, const struct int_shape *shape,
+              const struct int_matrix *b, void *packed)
+{
+    const int64_t columns = int_columns(ops, shape->n), k = padded_steps(ops, shape);
+    const int32_t shift = is_quads(ops) && b->dtype == DTYPE_UINT8 ? SHIFT : 0;
+    int32_t *zeros = packed, *sums = zeros + columns;
+    char *panels = (char *)(sums + columns);
+
+    memset(packed, 0, int_packed_bytes(ops, shape));
+    for (int64_t j = 0; j < shape->n; j++) {
+        int32_t zero =
+            b->zero != NULL ? int_byte_at(b->dtype, b->zero, b->zero_per_column ? j : 0) : 0;
+        int64_t at = j / ops->panel * ops->panel * k + j % ops->panel * ops->step;
+
+        sums[j] =
+            pack_column(ops, shape, b, j, zero, panels + (size_t)at * ops->element_bytes);
+        if (is_quads(ops))
+            zeros[j] = zero - shift;
+    }
+}
+
+bool int_has_zeros(const struct int_gemm_ops *ops, const struct int_shape *shape,
+                   const void *packed)
+{
+    const int32_t *zeros = packed;
+
+    for (int64_t j = 0; is_quads(ops) && j < shape->n; j++)
+        if (zeros[j] != 0)
+            return true;
+    return false;
+}
+
+void int_begin(const struct int_gemm_ops *ops, const struct int_shape *shape, const void *packed,
+               enum dtype a, int32_t a_zero, const int32_t *bias, int32_t *start)
+{
+    const int64_t columns = int_columns(ops, shape->n);
+    const uint32_t *sums = (const uint32_t *)packed + columns;
+    uint32_t zero = 0;
+
+    if (is_quads(ops))
+        zero = (uint32_t)(a_zero + (a == DTYPE_INT8 ? SHIFT : 0));
+    for (int64_t j = 0; j < columns; j++)
+        start[j] = (int32_t)((bias != NULL && j < shape->n ? (uint32_t)bias[j] : 0) -
+                             zero * sums[j]);
+}
+
+/* ---- A ---- */
+
+void int_lay(const struct int_gemm_ops *ops, enum dtype a, const void *from, int64_t count,
+             int32_t zero, void *to)
+{
+    const uint8_t *bytes = from;
+
+    if (int_is_element(ops, a)) {
+        memcpy(to, from, (size_t)count);
+    } else if (is_quads(ops)) {
+        for (int64_t i = 0; i < count; i++)
+            ((uint8_t *)to)[i] = bytes[i] ^ SHIFT;
+    } else if (a == DTYPE_UINT8) {
+        for (int64_t i = 0; i < count; i++)
+            ((int16_t *)to)[i] = (int16_t)(bytes[i] - zero);
+    } else {
+        for (int64_t i = 0; i < count; i++)
+            ((int16_t *)to)[i] = (int16_t)((int8_t)bytes[i] - zero);
+    }
+}
+
+void int_lay_zeros(const struct int_gemm_ops *ops, enum dtype a, int64_t count, int32_t zero,
+                   void *to)
+{
+    int byte = is_quads(ops) ? (int)(uint8_t)(zero + (a == DTYPE_INT8 ? SHIFT : 0)) : 0;
+
+    memset(to, byte, (size_t)count * ops->element_bytes);
+}
+
+int32_t int_row_sum(const struct int_gemm_ops *ops, const struct int_shape *shape, const char *row,
+                    const int64_t *offsets)
+{
+    int32_t sum = 0;
+
+    (void)ops; /* quads: the only ones with zero points in B */
+    for (int64_t s = 0; s < shape->segments; s++) {
+        const uint8_t *bytes = (const uint8_t *)row + offsets[s];
+
+        for (int64_t i = 0; i < shape->length; i++)
+            sum += bytes[i];
+    }
+    return sum;
 }

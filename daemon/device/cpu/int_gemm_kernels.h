@@ -1,100 +1,243 @@
-/* Included by int_gemm_base.c, int_gemm_avx2.c and int_gemm_avx512.c. */
+/* Included by int_gemm_base.c, _avx2.c, _avx512.c (pairs), _avxvnni.c and _vnni.c (quads). */
 #include "device/cpu/int_gemm.h"
 #include "device/cpu/simd.h"
 
-extern const struct int_gemm_ops SIMD_NAME(int_gemm_ops);
+#if defined(__AVX512VNNI__)
+#define TABLE int_gemm_ops_vnni
+#define FORM  "quads"
+enum { STEP = 4, VECTORS = 4 };
+#define vi_dot(s, a, b) _mm512_dpbusd_epi32(s, a, b)
+#elif defined(__AVXVNNI__)
+#define TABLE int_gemm_ops_avxvnni
+#define FORM  "quads"
+enum { STEP = 4, VECTORS = 2 };
+#define vi_dot(s, a, b) _mm256_dpbusd_avx_epi32(s, a, b)
+#else
+#define TABLE SIMD_NAME(int_gemm_ops)
+#define FORM  "pairs"
+#if defined(__AVX512F__)
+enum { STEP = 2, VECTORS = 4 };
+#define vi_dot(s, a, b) _mm512_add_epi32(s, _mm512_madd_epi16(a, b))
+#elif defined(__AVX2__)
+enum { STEP = 2, VECTORS = 2 };
+#define vi_dot(s, a, b) _mm256_add_epi32(s, _mm256_madd_epi16(a, b))
+#else
+enum { STEP = 2, VECTORS = 2 };
+#define vi_dot(s, a, b) _mm_add_epi32(s, _mm_madd_epi16(a, b))
+#endif
+#endif
 
 #if defined(__AVX512F__)
 #define vi_load(p)     _mm512_loadu_si512(p)
 #define vi_store(p, x) _mm512_storeu_si512(p, x)
-#define vi_zero()      _mm512_setzero_si512()
-#define vi_madd(a, b)  _mm512_madd_epi16(a, b)
+#define vi_mul(a, b)   _mm512_mullo_epi32(a, b)
 #elif defined(__AVX2__)
 #define vi_load(p)     _mm256_loadu_si256((const __m256i *)(const void *)(p))
 #define vi_store(p, x) _mm256_storeu_si256((__m256i *)(void *)(p), x)
-#define vi_zero()      _mm256_setzero_si256()
-#define vi_madd(a, b)  _mm256_madd_epi16(a, b)
+#define vi_mul(a, b)   _mm256_mullo_epi32(a, b)
 #else
 #define vi_load(p)     _mm_loadu_si128((const __m128i *)(const void *)(p))
 #define vi_store(p, x) _mm_storeu_si128((__m128i *)(void *)(p), x)
-#define vi_zero()      _mm_setzero_si128()
-#define vi_madd(a, b)  _mm_madd_epi16(a, b)
 #endif
 
-enum { ROWS = 4, VECTORS = 2, COLUMNS = VECTORS * VW };
+#if defined(__AVX512F__)
+#define REGISTER "v"
+#else
+#define REGISTER "x"
+#endif
 
-/* R rows by two vectors of columns of one panel. */
-INLINE void strip(const int R, int64_t pairs, const int16_t *a, int64_t lda, const int16_t *b,
-                  int32_t out[ROWS][COLUMNS])
+extern const struct int_gemm_ops TABLE;
+
+/* QUAD: bytes a vector of steps takes for each of its lanes. */
+enum { PANEL = VECTORS * VW, QUAD = 4, MOST_ROWS = 12 };
+
+INLINE void store_some(int32_t *to, vi x, int64_t lanes)
 {
-    vi s[ROWS][VECTORS];
+    int32_t all[VW];
 
-    UNROLL for (int r = 0; r < R; r++) s[r][0] = s[r][1] = vi_zero();
-    for (int64_t i = 0; i < pairs; i++, b += 2 * INT_PANEL) {
-        vi b0 = vi_load(b), b1 = vi_load(b + 2 * VW);
-
-        UNROLL for (int r = 0; r < R; r++)
-        {
-            int32_t pair;
-            vi x;
-
-            memcpy(&pair, a + r * lda + 2 * i, sizeof(pair));
-            x = vi_set1(pair);
-            s[r][0] = vi_add(s[r][0], vi_madd(x, b0));
-            s[r][1] = vi_add(s[r][1], vi_madd(x, b1));
-        }
+    if (lanes >= VW) {
+        vi_store(to, x);
+    } else if (lanes > 0) {
+        vi_store(all, x);
+        memcpy(to, all, (size_t)lanes * sizeof(*to));
     }
+}
+
+/* The low byte of each lane. */
+INLINE void store_low_bytes(uint8_t *to, vi x, int64_t lanes)
+{
+#if defined(__AVX512F__)
+    if (lanes > 0)
+        _mm512_mask_cvtepi32_storeu_epi8(
+            to, (__mmask16)(lanes >= VW ? 0xffff : (1 << lanes) - 1), x);
+#elif defined(__AVX2__)
+    const __m256i low = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                         -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+                                         -1, -1);
+    __m256i y = _mm256_shuffle_epi8(x, low);
+    uint32_t halves[2] = {(uint32_t)_mm256_extract_epi32(y, 0),
+                          (uint32_t)_mm256_extract_epi32(y, 4)};
+
+    if (lanes > 0)
+        memcpy(to, halves, (size_t)(lanes >= VW ? VW : lanes));
+#else
+    int32_t all[VW];
+
+    vi_store(all, x);
+    for (int64_t i = 0; i < lanes && i < VW; i++)
+        to[i] = (uint8_t)all[i];
+#endif
+}
+
+INLINE vi to_bytes(const struct int_product *p, vi sum, int64_t column)
+{
+    vf x = vadd(vround(vmul(vf_convert(sum), vload(p->scale + column))), vset1(p->range.zero));
+
+    return vi_convert(vmin(vset1(p->range.high), vmax(vset1(p->range.low), x)));
+}
+
+INLINE vi to_floats(const struct int_product *p, vi sum, int64_t column)
+{
+    vf x = vmul(vf_convert(sum), vload(p->scale + column));
+
+    /* apart: a fused multiply-add would not be what separate steps give */
+    __asm__("" : "+" REGISTER (x));
+    return vi_from_f(p->shift == NULL ? x : vadd(x, vload(p->shift + column)));
+}
+
+/* One vector of results. */
+INLINE void finish(const struct int_product *p, int64_t row, int64_t column, vi sum)
+{
+    const int64_t at = row * p->ldo + column, lanes = p->to - column;
+
+    switch (p->result) {
+    case INT_SUMS:
+        store_some((int32_t *)p->out + at, sum, lanes);
+        break;
+    case INT_BYTES:
+        store_low_bytes((uint8_t *)p->out + at, to_bytes(p, sum, column), lanes);
+        break;
+    case INT_FLOATS:
+        store_some((int32_t *)p->out + at, to_floats(p, sum, column), lanes);
+        break;
+    }
+}
+
+/* What B's zero points take away: there in quads alone. */
+INLINE vi less_zeros(const struct int_product *p, vi sum, int64_t row, int64_t column)
+{
+#if defined(__AVX2__)
+    const int32_t *zeros = p->packed;
+
+    return vi_sub(sum, vi_mul(vi_load(zeros + column), vi_set1(p->row_sums[row])));
+#else
+    (void)p, (void)row, (void)column;
+    return sum;
+#endif
+}
+
+/* R rows from `row` on by V vectors of columns from `column` on; b: their place in the panel. */
+INLINE void strip(const int R, const int V, const struct int_product *p, int64_t row,
+                  int64_t column, const char *b)
+{
+    const int64_t steps = (p->shape.length + STEP - 1) / STEP;
+    vi s[MOST_ROWS][VECTORS];
+
     UNROLL for (int r = 0; r < R; r++)
     {
-        vi_store(out[r], s[r][0]);
-        vi_store(out[r] + VW, s[r][1]);
+        UNROLL for (int v = 0; v < V; v++) s[r][v] = vi_load(p->start + column + v * VW);
+    }
+    for (int64_t g = 0; g < p->shape.segments; g++) {
+        const char *a[MOST_ROWS];
+
+        UNROLL for (int r = 0; r < R; r++) a[r] = p->row[row + r] + p->offsets[g];
+        for (int64_t q = 0; q < steps; q++, b += PANEL * QUAD) {
+            vi y[VECTORS];
+
+            UNROLL for (int v = 0; v < V; v++) y[v] = vi_load(b + v * VW * QUAD);
+            UNROLL for (int r = 0; r < R; r++)
+            {
+                int32_t bits;
+                vi x;
+
+                memcpy(&bits, a[r] + q * QUAD, sizeof(bits));
+                x = vi_set1(bits);
+                UNROLL for (int v = 0; v < V; v++) s[r][v] = vi_dot(s[r][v], x, y[v]);
+            }
+        }
+    }
+    if (p->row_sums != NULL)
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            UNROLL for (int v = 0; v < V; v++) s[r][v] =
+                less_zeros(p, s[r][v], row + r, column + v * VW);
+        }
+    UNROLL for (int r = 0; r < R; r++)
+    {
+        UNROLL for (int v = 0; v < V; v++) finish(p, row + r, column + v * VW, s[r][v]);
     }
 }
 
-static void rows_of_strip(int64_t rows, int64_t pairs, const int16_t *a, int64_t lda,
-                          const int16_t *b, int32_t out[ROWS][COLUMNS])
-{
-    switch (rows) {
-    case 1:
-        strip(1, pairs, a, lda, b, out);
-        break;
-    case 2:
-        strip(2, pairs, a, lda, b, out);
-        break;
-    case 3:
-        strip(3, pairs, a, lda, b, out);
-        break;
-    default:
-        strip(4, pairs, a, lda, b, out);
-        break;
+/* All rows by V vectors: as many rows at a time as registers hold sums. */
+#define STRIPS(V, MOST)                                                                            \
+    static void strips_##V(const struct int_product *p, int64_t column, const char *b)             \
+    {                                                                                              \
+        int64_t row = 0;                                                                           \
+                                                                                                   \
+        for (; row + MOST <= p->rows; row += MOST)                                                 \
+            strip(MOST, V, p, row, column, b);                                                     \
+        for (; row + 4 <= p->rows; row += 4)                                                       \
+            strip(4, V, p, row, column, b);                                                        \
+        for (; row + 2 <= p->rows; row += 2)                                                       \
+            strip(2, V, p, row, column, b);                                                        \
+        for (; row < p->rows; row++)                                                               \
+            strip(1, V, p, row, column, b);                                                        \
     }
-}
 
-static void run(int64_t rows, int64_t k, int64_t n, const void *rows_of_a, const void *packed_b,
-                int32_t *c, int64_t ldc)
+#if defined(__AVX512F__)
+STRIPS(1, 12)
+STRIPS(2, 8)
+STRIPS(3, 6)
+STRIPS(4, 6)
+#elif defined(__AVX2__)
+STRIPS(1, 8)
+STRIPS(2, 6)
+#else
+STRIPS(1, 6)
+STRIPS(2, 4)
+#endif
+
+static void run(const struct int_product *p)
 {
-    const int16_t *a = rows_of_a, *packed = packed_b;
-    const int64_t lda = (k + 1) / 2 * 2;
-    const int64_t pairs = (k + 1) / 2;
-    int32_t out[ROWS][COLUMNS];
+    const int64_t steps = (p->shape.length + STEP - 1) / STEP * p->shape.segments;
+    const int64_t columns = (p->shape.n + PANEL - 1) / PANEL * PANEL;
+    const char *panels = (const char *)p->packed + 2 * columns * (int64_t)sizeof(int32_t);
 
-    for (int64_t j = 0; j < n; j += COLUMNS) {
-        const int16_t *b = packed + j / INT_PANEL * pairs * INT_PANEL * 2 + j % INT_PANEL * 2;
-        int64_t columns = n - j < COLUMNS ? n - j : COLUMNS;
+    for (int64_t j = p->from; j < p->to; j += PANEL) {
+        const char *b = panels + j * steps * QUAD;
 
-        for (int64_t i = 0; i < rows; i += ROWS) {
-            int64_t some = rows - i < ROWS ? rows - i : ROWS;
-
-            rows_of_strip(some, pairs, a + i * lda, lda, b, out);
-            for (int64_t r = 0; r < some; r++)
-                memcpy(c + (i + r) * ldc + j, out[r], (size_t)columns * sizeof(int32_t));
+        switch ((p->to - j + VW - 1) / VW) {
+        case 1:
+            strips_1(p, j, b);
+            break;
+#if defined(__AVX512F__)
+        case 2:
+            strips_2(p, j, b);
+            break;
+        case 3:
+            strips_3(p, j, b);
+            break;
+        default:
+            strips_4(p, j, b);
+            break;
+#else
+        default:
+            strips_2(p, j, b);
+            break;
+#endif
         }
     }
 }
 
-const struct int_gemm_ops SIMD_NAME(int_gemm_ops) = {.form = "pairs",
-                                                     .packed_bytes = int_pairs_packed_bytes,
-                                                     .pack = int_pairs_pack,
-                                                     .row_bytes = int_pairs_row_bytes,
-                                                     .pack_row = int_pairs_pack_row,
-                                                     .run = run};
+const struct int_gemm_ops TABLE = {
+    .form = FORM, .panel = PANEL, .step = STEP, .element_bytes = QUAD / STEP, .run = run};

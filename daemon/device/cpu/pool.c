@@ -62,21 +62,6 @@ static void run_window(void *arg, unsigned member, unsigned members)
         job->ops->window(&job->pool, job->x + i * job->x_floats, job->y + i * job->y_floats);
 }
 
-/* Leading dimensions of size 1 up to three. */
-static void widen(struct window *w)
-{
-    const size_t missing = WINDOW_MAX_RANK - w->spatial;
-    int64_t *const lists[] = {w->in,       w->out,       w->kernel, w->stride,
-                              w->dilation, w->pad_begin, w->pad_end};
-
-    for (size_t k = 0; k < sizeof(lists) / sizeof(lists[0]); k++) {
-        memmove(lists[k] + missing, lists[k], w->spatial * sizeof(int64_t));
-        for (size_t i = 0; i < missing; i++)
-            lists[k][i] = lists[k] == w->pad_begin || lists[k] == w->pad_end ? 0 : 1;
-    }
-    w->spatial = WINDOW_MAX_RANK;
-}
-
 static enum status pool_windows(enum pool_kind kind, const struct kernel_call *call,
                                 const struct kernel_run *run)
 {
@@ -89,7 +74,7 @@ static enum status pool_windows(enum pool_kind kind, const struct kernel_call *c
     double taps;
 
     TRY(pool_resolve(attrs, x, &job.pool.window, NULL));
-    widen(&job.pool.window);
+    window_widen(&job.pool.window);
     job.pool.count_padding = attrs->count_include_pad != 0;
     job.planes = planes_of(x, job.pool.block);
     job.x_floats = (size_t)shape_product(x, 2, x->rank) * job.pool.block;

@@ -29,7 +29,19 @@ static double requantize(const struct op_test *test, const struct test_array *in
                   (float)parameter(test, in, QLINEAR_B_SCALE, column) /
                   (float)parameter(test, in, QLINEAR_Y_SCALE, 0);
 
-    return (double)nearbyintf((float)sum * scale) + parameter(test, in, QLINEAR_Y_ZERO, 0);
+    float real = (float)sum * scale;
+
+    /* a fused ReLU or Clip, in units of the result's scale */
+    if (test->attrs != NULL && strcmp(test->op, "QLinearConv") == 0) {
+        const struct epilogue *epilogue = &((const struct conv_attrs *)test->attrs)->epilogue;
+        const float y = (float)parameter(test, in, QLINEAR_Y_SCALE, 0);
+
+        if (epilogue->act == ACT_RELU)
+            real = fmaxf(real, 0);
+        if (epilogue->act == ACT_CLIP)
+            real = fminf(fmaxf(real, epilogue->a / y), epilogue->b / y);
+    }
+    return (double)nearbyintf(real) + parameter(test, in, QLINEAR_Y_ZERO, 0);
 }
 
 static void reference_matmul(const struct op_test *test, const struct test_array *in,
@@ -225,6 +237,112 @@ static void wide_and_depthwise_convolutions_of_bytes_are_right(void **state)
     }
 }
 
+/* With channels last: lines of the window as segments, tiles, strides, groups, one place of few. */
+static void convolutions_of_every_shape_become_bytes_again(void **state)
+{
+    /* in, out, groups, kernel, stride, dilation, pad, height, width */
+    static const int64_t forms[][9] = {
+        {64, 70, 1, 1, 1, 1, 0, 13, 11},  {64, 33, 1, 1, 2, 1, 0, 13, 11},
+        {16, 130, 1, 3, 1, 1, 1, 9, 40},  {3, 20, 1, 7, 2, 1, 3, 30, 30},
+        {24, 16, 1, 3, 1, 2, 2, 12, 10},  {12, 24, 3, 3, 1, 1, 1, 8, 9},
+        {16, 24, 2, 1, 1, 1, 0, 6, 5},    {70, 70, 70, 3, 1, 1, 1, 9, 8},
+        {33, 33, 33, 3, 2, 1, 1, 12, 20}, {20, 20, 20, 5, 1, 2, 4, 10, 9},
+        {16, 16, 16, 2, 1, 1, 0, 4, 4},   {8, 300, 1, 1, 1, 1, 0, 2, 2},
+        {4, 4, 1, 3, 1, 1, 1, 40, 200},
+    };
+
+    (void)state;
+    for (int code = 0; code < 13 * 4; code++) {
+        const int64_t *f = forms[code / 4];
+        const enum dtype x = byte_type(code & 1), y = byte_type(code & 2);
+        const enum dtype w = byte_type(code % 3 != 0);
+        int64_t pads[] = {f[6], f[6], f[6], f[6]}, strides[] = {f[4], f[4]};
+        int64_t dilations[] = {f[5], f[5]};
+        struct conv_attrs attrs = {.group = f[2]};
+        struct op_test test = {.op = "QLinearConv",
+                               .attrs = &attrs,
+                               .inputs = 9,
+                               .reference = reference_conv,
+                               .rows = true,
+                               .absolute = 0.25};
+
+        attrs.window.pads = (struct ints){4, pads};
+        attrs.window.strides = (struct ints){2, strides};
+        attrs.window.dilations = (struct ints){2, dilations};
+        if (code % 4 == 1)
+            attrs.epilogue.act = ACT_RELU;
+        if (code % 4 == 2)
+            attrs.epilogue = (struct epilogue){.act = ACT_CLIP, .a = 0.3F, .b = 6};
+        test.in[QLINEAR_A] = bytes(x, (struct shape)SHAPE(2, f[0], f[7], f[8]), false);
+        test.in[QLINEAR_A_SCALE] = scale((struct shape)SHAPE_SCALAR, 0.01, true);
+        test.in[QLINEAR_A_ZERO] = bytes(x, (struct shape)SHAPE_SCALAR, true);
+        test.in[QLINEAR_B] =
+            bytes(w, (struct shape)SHAPE(f[1], f[0] / f[2], f[3], f[3]), true);
+        test.in[QLINEAR_B_SCALE] = scale((struct shape)SHAPE(f[1]), 0.02, true);
+        test.in[QLINEAR_B_ZERO] = code % 5 ? bytes(w, (struct shape)SHAPE(f[1]), true)
+                                           : (struct op_input){.dtype = w,
+                                                               .shape = SHAPE_SCALAR,
+                                                               .values = (double[]){w == DTYPE_INT8 ? 0 : 128},
+                                                               .constant = true};
+        test.in[QLINEAR_Y_SCALE] = scale((struct shape)SHAPE_SCALAR, 0.2, true);
+        test.in[QLINEAR_Y_ZERO] = bytes(y, (struct shape)SHAPE_SCALAR, true);
+        test.in[QLINEAR_BIAS] = (struct op_input){.dtype = DTYPE_INT32,
+                                                  .shape = SHAPE(f[1]),
+                                                  .low = -999,
+                                                  .high = 999,
+                                                  .constant = true};
+        op_test_run(tester, &test);
+    }
+}
+
+static void reference_float(const struct op_test *test, const struct test_array *in,
+                            struct test_array *out)
+{
+    struct matmul_geometry g;
+
+    assert_int_equal(
+        matmul_resolve(&in[0].shape, &in[1].shape, false, false, &g, NULL), STATUS_OK);
+    for (int64_t i = 0; i < g.batches * g.m * g.n; i++) {
+        const int64_t row = i / g.n, column = i % g.n;
+        float scale_of = (float)parameter(test, in, MATMUL_FLOAT_A_SCALE, 0) *
+                         (float)parameter(test, in, MATMUL_FLOAT_B_SCALE, column);
+        volatile float product;
+        double sum = 0;
+
+        for (int64_t k = 0; k < g.k; k++)
+            sum += (in[0].values[row * g.k + k] - parameter(test, in, MATMUL_FLOAT_A_ZERO, 0)) *
+                   (in[1].values[k * g.n + column] -
+                    parameter(test, in, MATMUL_FLOAT_B_ZERO, column));
+        product = (float)sum * scale_of;
+        out[0].values[i] =
+            (double)(product + (float)parameter(test, in, MATMUL_FLOAT_BIAS, column));
+    }
+}
+
+static void scaled_floats_are_those_of_separate_steps(void **state)
+{
+    (void)state;
+    for (int code = 0; code < 16; code++) {
+        const enum dtype a = byte_type(code & 1), b = byte_type(code & 2);
+        const int64_t m = code & 4 ? 37 : 1, n = code & 8 ? 130 : 21;
+        struct op_test test = {.op = "MatMulIntegerToFloat",
+                               .domain = "com.microsoft",
+                               .inputs = 7,
+                               .reference = reference_float,
+                               .relative = 1e-30};
+
+        test.in[MATMUL_FLOAT_A] = bytes(a, (struct shape)SHAPE(2, m, 45), false);
+        test.in[MATMUL_FLOAT_B] = bytes(b, (struct shape)SHAPE(45, n), code % 3 != 0);
+        test.in[MATMUL_FLOAT_A_SCALE] = scale((struct shape)SHAPE_SCALAR, 0.01, false);
+        test.in[MATMUL_FLOAT_B_SCALE] = scale((struct shape)SHAPE(n), 0.02, true);
+        test.in[MATMUL_FLOAT_A_ZERO] = bytes(a, (struct shape)SHAPE_SCALAR, false);
+        test.in[MATMUL_FLOAT_B_ZERO] = bytes(b, (struct shape)SHAPE(n), code % 3 != 0);
+        test.in[MATMUL_FLOAT_BIAS] =
+            (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(n), .constant = true};
+        op_test_run(tester, &test);
+    }
+}
+
 static void other_types_are_refused(void **state)
 {
     struct op_test test = {.op = "MatMulInteger",
@@ -243,6 +361,8 @@ int main(void)
         cmocka_unit_test(scaled_products_round_like_the_standard),
         cmocka_unit_test(convolutions_of_bytes_are_right),
         cmocka_unit_test(wide_and_depthwise_convolutions_of_bytes_are_right),
+        cmocka_unit_test(convolutions_of_every_shape_become_bytes_again),
+        cmocka_unit_test(scaled_floats_are_those_of_separate_steps),
         cmocka_unit_test(other_types_are_refused),
     };
 

@@ -1,0 +1,56 @@
+/* Inner loops on quantised bytes, channels side by side; one table for each instruction set. */
+#ifndef DEVICE_CPU_BYTES_H
+#define DEVICE_CPU_BYTES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/cpu/cpu.h"
+#include "device/cpu/loops.h"
+
+/* What sums of a depthwise convolution become bytes with: one a channel, at byte_factor_place(). */
+struct byte_factors {
+    const int32_t *starts;
+    const float *scales;
+    struct byte_range range;
+};
+
+/* One line of results of a depthwise convolution over 16-bit differences. */
+struct byte_depthwise {
+    int64_t taps, channels, places;
+    const int64_t *offsets;  /* bytes from a window's first element to each tap */
+    int64_t stride;          /* elements from place to place */
+    const int16_t *x;        /* readable to whole vectors of channels */
+    const int16_t *weights;  /* [taps, to an even number][byte_columns()], zeros behind the last */
+    const struct byte_factors *factors;
+    uint8_t *y; /* [places][channels] */
+};
+
+/* q = saturate(round(clamped(x) / scale) + zero) of x = (a - zero) * scale + (b - zero) * scale,
+ * each step rounded to float as DequantizeLinear, Add and QuantizeLinear would. */
+struct byte_sum {
+    bool a_signed, b_signed;
+    int32_t a_zero, b_zero;
+    float a_scale, b_scale, y_scale;
+    struct byte_range range;
+};
+
+struct byte_loops {
+    int64_t channels; /* of a vector */
+    void (*depthwise)(const struct byte_depthwise *line);
+    /* y[i] = the larger of y[i] and x[i] */
+    void (*maximum)(const uint8_t *x, uint8_t *y, size_t count, bool is_signed);
+    void (*add)(const struct byte_sum *sum, const uint8_t *a, const uint8_t *b, uint8_t *y,
+                size_t count);
+};
+
+const struct byte_loops *byte_loops_for(enum cpu_isa isa);
+
+/* Channels to whole vectors. */
+int64_t byte_columns(const struct byte_loops *loops, int64_t channels);
+size_t byte_depthwise_bytes(const struct byte_loops *loops, int64_t taps, int64_t channels);
+/* Starts and scales together. */
+size_t byte_factor_bytes(const struct byte_loops *loops, int64_t channels);
+int64_t byte_factor_place(const struct byte_loops *loops, int64_t channel);
+
+#endif

@@ -1,0 +1,210 @@
+/* Included by bytes_base.c, bytes_avx2.c and bytes_avx512.c. */
+#include "device/cpu/bytes.h"
+#include "device/cpu/simd.h"
+
+extern const struct byte_loops SIMD_NAME(byte_loops);
+
+enum { CHANNELS = 2 * VW, BYTES = 4 * VW };
+
+#if defined(__AVX512F__)
+#define vi_load(p)          _mm512_loadu_si512(p)
+#define vi_madd(a, b)       _mm512_madd_epi16(a, b)
+#define vi_low_pairs(a, b)  _mm512_unpacklo_epi16(a, b)
+#define vi_high_pairs(a, b) _mm512_unpackhi_epi16(a, b)
+#define vi_max_u8(a, b)     _mm512_max_epu8(a, b)
+#define vi_set1_u8(x)       _mm512_set1_epi8(x)
+#define vi_xor(a, b)        _mm512_xor_si512(a, b)
+#define vi_store(p, x)      _mm512_storeu_si512(p, x)
+#define REGISTER            "v"
+INLINE void store_channels(uint8_t *to, vi low, vi high, int64_t count)
+{
+    __mmask32 mask = count >= CHANNELS ? ~(__mmask32)0 : ((__mmask32)1 << count) - 1;
+
+    _mm512_mask_cvtepi16_storeu_epi8(to, mask, _mm512_packs_epi32(low, high));
+}
+INLINE vi widen_bytes(const uint8_t *from, bool is_signed)
+{
+    __m128i x = _mm_loadu_si128((const __m128i *)(const void *)from);
+
+    return is_signed ? _mm512_cvtepi8_epi32(x) : _mm512_cvtepu8_epi32(x);
+}
+#elif defined(__AVX2__)
+#define vi_load(p)          _mm256_loadu_si256((const __m256i *)(const void *)(p))
+#define vi_madd(a, b)       _mm256_madd_epi16(a, b)
+#define vi_low_pairs(a, b)  _mm256_unpacklo_epi16(a, b)
+#define vi_high_pairs(a, b) _mm256_unpackhi_epi16(a, b)
+#define vi_max_u8(a, b)     _mm256_max_epu8(a, b)
+#define vi_set1_u8(x)       _mm256_set1_epi8(x)
+#define vi_xor(a, b)        _mm256_xor_si256(a, b)
+#define vi_store(p, x)      _mm256_storeu_si256((__m256i *)(void *)(p), x)
+#define REGISTER            "x"
+INLINE void store_channels(uint8_t *to, vi low, vi high, int64_t count)
+{
+    __m256i x = _mm256_and_si256(_mm256_packs_epi32(low, high), _mm256_set1_epi16(255));
+    __m128i y;
+
+    x = _mm256_permute4x64_epi64(_mm256_packus_epi16(x, x), 0x08);
+    y = _mm256_castsi256_si128(x);
+    if (count >= CHANNELS)
+        _mm_storeu_si128((__m128i *)(void *)to, y);
+    else
+        memcpy(to, &y, (size_t)count);
+}
+INLINE vi widen_bytes(const uint8_t *from, bool is_signed)
+{
+    __m128i x = _mm_loadl_epi64((const __m128i *)(const void *)from);
+
+    return is_signed ? _mm256_cvtepi8_epi32(x) : _mm256_cvtepu8_epi32(x);
+}
+#else
+#define vi_load(p)          _mm_loadu_si128((const __m128i *)(const void *)(p))
+#define vi_madd(a, b)       _mm_madd_epi16(a, b)
+#define vi_low_pairs(a, b)  _mm_unpacklo_epi16(a, b)
+#define vi_high_pairs(a, b) _mm_unpackhi_epi16(a, b)
+#define vi_max_u8(a, b)     _mm_max_epu8(a, b)
+#define vi_set1_u8(x)       _mm_set1_epi8(x)
+#define vi_xor(a, b)        _mm_xor_si128(a, b)
+#define vi_store(p, x)      _mm_storeu_si128((__m128i *)(void *)(p), x)
+#define REGISTER            "x"
+INLINE void store_channels(uint8_t *to, vi low, vi high, int64_t count)
+{
+    __m128i x = _mm_and_si128(_mm_packs_epi32(low, high), _mm_set1_epi16(255));
+
+    x = _mm_packus_epi16(x, x);
+    memcpy(to, &x, (size_t)(count < CHANNELS ? count : CHANNELS));
+}
+INLINE vi widen_bytes(const uint8_t *from, bool is_signed)
+{
+    return is_signed ? _mm_setr_epi32((int8_t)from[0], (int8_t)from[1], (int8_t)from[2],
+                                      (int8_t)from[3])
+                     : _mm_setr_epi32(from[0], from[1], from[2], from[3]);
+}
+#endif
+
+/* saturate(round(x) + zero) as whole numbers */
+INLINE vi in_range(vf x, const struct byte_range *range)
+{
+    vf y = vadd(vround(x), vset1(range->zero));
+
+    return vi_convert(vmin(vset1(range->high), vmax(vset1(range->low), y)));
+}
+
+/* ---- depthwise ---- */
+
+struct sums {
+    vi low, high;
+};
+
+INLINE struct sums add_pair(struct sums s, const char *x, const int64_t *offsets, bool is_single,
+                            const int16_t *w, int64_t columns)
+{
+    vi a = vi_load(x + offsets[0]), b = is_single ? vi_set1(0) : vi_load(x + offsets[1]);
+    vi wa = vi_load(w), wb = vi_load(w + columns);
+
+    s.low = vi_add(s.low, vi_madd(vi_low_pairs(a, b), vi_low_pairs(wa, wb)));
+    s.high = vi_add(s.high, vi_madd(vi_high_pairs(a, b), vi_high_pairs(wa, wb)));
+    return s;
+}
+
+/* One vector of channels of a whole line. `nine`: so many taps, known to the compiler, whose weights
+ * stay in registers. */
+INLINE void depthwise_channels(const struct byte_depthwise *p, int64_t channel, const bool nine)
+{
+    const int64_t columns = (p->channels + CHANNELS - 1) / CHANNELS * CHANNELS;
+    const int64_t taps = nine ? 9 : p->taps;
+    const int16_t *w = p->weights + channel;
+    const struct sums start = {vi_load(p->factors->starts + channel),
+                               vi_load(p->factors->starts + channel + VW)};
+    const vf low = vload(p->factors->scales + channel),
+             high = vload(p->factors->scales + channel + VW);
+
+    for (int64_t i = 0; i < p->places; i++) {
+        const char *x = (const char *)(p->x + i * p->stride + channel);
+        struct sums s = start;
+
+        UNROLL for (int64_t t = 0; t < taps; t += 2) s =
+            add_pair(s, x, p->offsets + t, t + 1 == taps, w + t * columns, columns);
+        store_channels(p->y + i * p->channels + channel,
+                       in_range(vmul(vf_convert(s.low), low), &p->factors->range),
+                       in_range(vmul(vf_convert(s.high), high), &p->factors->range),
+                       p->channels - channel);
+    }
+}
+
+static void depthwise(const struct byte_depthwise *p)
+{
+    for (int64_t c = 0; c < p->channels; c += CHANNELS) {
+        if (p->taps == 9)
+            depthwise_channels(p, c, true);
+        else
+            depthwise_channels(p, c, false);
+    }
+}
+
+/* ---- element by element ---- */
+
+static void maximum(const uint8_t *x, uint8_t *y, size_t count, bool is_signed)
+{
+    const uint8_t flip = is_signed ? 0x80 : 0;
+    const vi shift = vi_set1_u8((char)flip);
+    size_t i = 0;
+
+    for (; i + BYTES <= count; i += BYTES) {
+        vi a = vi_xor(vi_load(x + i), shift), b = vi_xor(vi_load(y + i), shift);
+
+        vi_store(y + i, vi_xor(vi_max_u8(a, b), shift));
+    }
+    for (; i < count; i++)
+        if ((x[i] ^ flip) > (y[i] ^ flip))
+            y[i] = x[i];
+}
+
+INLINE vf dequantised(const uint8_t *q, bool is_signed, vi zero, vf scale)
+{
+    vf x = vmul(vf_convert(vi_sub(widen_bytes(q, is_signed), zero)), scale);
+
+    /* apart: a fused multiply-add would not be what separate steps give */
+    __asm__("" : "+" REGISTER (x));
+    return x;
+}
+
+INLINE vi sum_of(const struct byte_sum *sum, const uint8_t *a, const uint8_t *b)
+{
+    vf x = vadd(dequantised(a, sum->a_signed, vi_set1(sum->a_zero), vset1(sum->a_scale)),
+                dequantised(b, sum->b_signed, vi_set1(sum->b_zero), vset1(sum->b_scale)));
+
+    return in_range(vdiv(x, vset1(sum->y_scale)), &sum->range);
+}
+
+static void add(const struct byte_sum *sum, const uint8_t *a, const uint8_t *b, uint8_t *y,
+                size_t count)
+{
+    size_t i = 0;
+    int32_t lanes[VW];
+
+    for (; i < count; i += VW) {
+        uint8_t left[VW] = {0}, right[VW] = {0};
+        const size_t n = count - i < VW ? count - i : VW;
+        vi q;
+
+        if (n == VW) {
+            q = sum_of(sum, a + i, b + i);
+        } else {
+            memcpy(left, a + i, n);
+            memcpy(right, b + i, n);
+            q = sum_of(sum, left, right);
+        }
+#if defined(__AVX512F__)
+        if (n == VW) {
+            _mm_storeu_si128((__m128i *)(void *)(y + i), _mm512_cvtepi32_epi8(q));
+            continue;
+        }
+#endif
+        vi_store(lanes, q);
+        for (size_t k = 0; k < n; k++)
+            y[i + k] = (uint8_t)lanes[k];
+    }
+}
+
+const struct byte_loops SIMD_NAME(byte_loops) = {
+    .channels = CHANNELS, .depthwise = depthwise, .maximum = maximum, .add = add};

@@ -1,0 +1,1 @@
+#include "device/cpu/int_gemm_kernels.h"
