@@ -25,7 +25,7 @@ function(sluice_folder name)
     elseif(source MATCHES "_avx512\\.c$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mfma;-mf16c;-mprefer-vector-width=512;${kernels}")
-    elseif(source MATCHES "/(conv_gemm|conv_integer|conv_bytes|convert|int_gemm|quantize)\\.c$") # loops that the compiler makes vectors of
+    elseif(source MATCHES "/(conv_gemm|conv_integer|conv_bytes|convert|int_gemm|qlinear|quantize)\\.c$") # loops that the compiler makes vectors of
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${kernels}")
     elseif(source MATCHES "_avxvnni\\.c$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS

@@ -99,9 +99,10 @@ struct device {
     const struct device_ops *ops;
     struct mem_source *memory;
     struct mem_source *faulty; /* around the device's own, for tests; NULL: none */
-    enum dtype narrow;    /* wants float32 products in this 16-bit type; DTYPE_NONE: as they are */
-    bool fuses_chains;    /* wants element-wise operators in a row as one step (ops/chain.h) */
-    bool fuses_attention; /* … and attention that is spelled out (ops/attention.h) */
+    enum dtype narrow;     /* wants float32 products in this 16-bit type; DTYPE_NONE: as they are */
+    bool multiplies_bytes; /* has kernels for quantised operators: models become such steps */
+    bool fuses_chains;     /* wants element-wise operators in a row as one step (ops/chain.h) */
+    bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;

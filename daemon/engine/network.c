@@ -60,7 +60,8 @@ static enum status run_model_passes(struct network *network, struct error *err)
 {
     const struct pass_context context = {.fold = network->folder != NULL ? folder_fold_model : NULL,
                                          .fold_arg = network->folder,
-                                         .narrow = network->device->narrow};
+                                         .narrow = network->device->narrow,
+                                         .multiplies_bytes = network->device->multiplies_bytes};
 
     return pass_run_all(network->programs->graph, PASS_MODEL, &context, err);
 }

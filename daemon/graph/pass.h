@@ -19,10 +19,11 @@ struct pass_context {
     pass_fold_fn fold; /* NULL: no folding */
     void *fold_arg;
     size_t fold_limit_bytes; /* never fold what would grow beyond this; 0: no limit */
-    enum dtype narrow;    /* float32 products become this 16-bit type (narrow.h); DTYPE_NONE: not */
-    bool fuses_chains;    /* the device takes element-wise operators in a row as one step */
-    bool fuses_attention; /* … and the products, masks and Softmax of attention */
-    bool fuses_preludes;  /* … a BatchNormalization before a convolution as part of it */
+    enum dtype narrow; /* float32 products become this 16-bit type (narrow.h); DTYPE_NONE: not */
+    bool multiplies_bytes; /* the device has kernels for quantised operators */
+    bool fuses_chains;     /* the device takes element-wise operators in a row as one step */
+    bool fuses_attention;  /* … and the products, masks and Softmax of attention */
+    bool fuses_preludes;   /* … a BatchNormalization before a convolution as part of it */
 };
 
 enum pass_stage { PASS_MODEL, PASS_PLAN };

@@ -30,8 +30,37 @@ enum {
     MATMUL_FLOAT_BIAS
 };
 
+/* QLinearAdd and QLinearMul, of com.microsoft; zero points may be left out. */
+enum {
+    QLINEAR_PAIR_A,
+    QLINEAR_PAIR_A_SCALE,
+    QLINEAR_PAIR_A_ZERO,
+    QLINEAR_PAIR_B,
+    QLINEAR_PAIR_B_SCALE,
+    QLINEAR_PAIR_B_ZERO,
+    QLINEAR_PAIR_Y_SCALE,
+    QLINEAR_PAIR_Y_ZERO
+};
+struct qlinear_pair_attrs {
+    struct epilogue epilogue; /* set by passes: what quantized_matmul_attrs allows */
+};
+/* QLinearGlobalAveragePool, of com.microsoft. */
+enum {
+    QLINEAR_POOL_X,
+    QLINEAR_POOL_X_SCALE,
+    QLINEAR_POOL_X_ZERO,
+    QLINEAR_POOL_Y_SCALE,
+    QLINEAR_POOL_Y_ZERO
+};
+struct qlinear_pool_attrs {
+    int64_t channels_last;
+};
+/* ByteTable: y[i] = table[the bits of x[i]]; made by passes only. */
+enum { BYTE_TABLE_X, BYTE_TABLE_TABLE };
+
 /* Of all products of matrices; set by passes.  Convolutions have conv_attrs, whose epilogue may be
- * an activation that only cuts off (ReLU, Clip): applied to the real number before it is rounded. */
+ * an activation that only cuts off (ReLU, Clip): applied to the real number before it is rounded.
+ */
 struct quantized_matmul_attrs {
     bool trans_b;
     bool has_bias; /* QLinearMatMul: in[QLINEAR_BIAS] */

@@ -18,17 +18,18 @@ struct byte_factors {
 /* One line of results of a depthwise convolution over 16-bit differences. */
 struct byte_depthwise {
     int64_t taps, channels, places;
-    const int64_t *offsets;  /* bytes from a window's first element to each tap */
-    int64_t stride;          /* elements from place to place */
-    const int16_t *x;        /* readable to whole vectors of channels */
-    const int16_t *weights;  /* [taps, to an even number][byte_columns()], zeros behind the last */
+    const int64_t *offsets; /* bytes from a window's first element to each tap */
+    int64_t stride;         /* elements from place to place */
+    const int16_t *x;       /* readable to whole vectors of channels */
+    const int16_t *weights; /* [taps, to an even number][byte_columns()], zeros behind the last */
     const struct byte_factors *factors;
     uint8_t *y; /* [places][channels] */
 };
 
-/* q = saturate(round(clamped(x) / scale) + zero) of x = (a - zero) * scale + (b - zero) * scale,
- * each step rounded to float as DequantizeLinear, Add and QuantizeLinear would. */
-struct byte_sum {
+/* q = saturate(round(x / scale) + zero) of x = (a - zero) * scale + (b - zero) * scale, or of the
+ * product, each step rounded to float as DequantizeLinear, Add and QuantizeLinear would. */
+struct byte_pair {
+    bool multiplies;
     bool a_signed, b_signed;
     int32_t a_zero, b_zero;
     float a_scale, b_scale, y_scale;
@@ -40,8 +41,10 @@ struct byte_loops {
     void (*depthwise)(const struct byte_depthwise *line);
     /* y[i] = the larger of y[i] and x[i] */
     void (*maximum)(const uint8_t *x, uint8_t *y, size_t count, bool is_signed);
-    void (*add)(const struct byte_sum *sum, const uint8_t *a, const uint8_t *b, uint8_t *y,
-                size_t count);
+    void (*combine)(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b, uint8_t *y,
+                    size_t count);
+    /* y[i] = table[x[i]], of 256 */
+    void (*look_up)(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t count);
 };
 
 const struct byte_loops *byte_loops_for(enum cpu_isa isa);

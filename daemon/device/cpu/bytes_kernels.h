@@ -75,9 +75,9 @@ INLINE void store_channels(uint8_t *to, vi low, vi high, int64_t count)
 }
 INLINE vi widen_bytes(const uint8_t *from, bool is_signed)
 {
-    return is_signed ? _mm_setr_epi32((int8_t)from[0], (int8_t)from[1], (int8_t)from[2],
-                                      (int8_t)from[3])
-                     : _mm_setr_epi32(from[0], from[1], from[2], from[3]);
+    return is_signed
+               ? _mm_setr_epi32((int8_t)from[0], (int8_t)from[1], (int8_t)from[2], (int8_t)from[3])
+               : _mm_setr_epi32(from[0], from[1], from[2], from[3]);
 }
 #endif
 
@@ -106,8 +106,8 @@ INLINE struct sums add_pair(struct sums s, const char *x, const int64_t *offsets
     return s;
 }
 
-/* One vector of channels of a whole line. `nine`: so many taps, known to the compiler, whose weights
- * stay in registers. */
+/* One vector of channels of a whole line. `nine`: so many taps, known to the compiler, whose
+ * weights stay in registers. */
 INLINE void depthwise_channels(const struct byte_depthwise *p, int64_t channel, const bool nine)
 {
     const int64_t columns = (p->channels + CHANNELS - 1) / CHANNELS * CHANNELS;
@@ -164,47 +164,87 @@ INLINE vf dequantised(const uint8_t *q, bool is_signed, vi zero, vf scale)
     vf x = vmul(vf_convert(vi_sub(widen_bytes(q, is_signed), zero)), scale);
 
     /* apart: a fused multiply-add would not be what separate steps give */
-    __asm__("" : "+" REGISTER (x));
+    __asm__("" : "+" REGISTER(x));
     return x;
 }
 
-INLINE vi sum_of(const struct byte_sum *sum, const uint8_t *a, const uint8_t *b)
+INLINE vi combined(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b)
 {
-    vf x = vadd(dequantised(a, sum->a_signed, vi_set1(sum->a_zero), vset1(sum->a_scale)),
-                dequantised(b, sum->b_signed, vi_set1(sum->b_zero), vset1(sum->b_scale)));
+    vf x = dequantised(a, pair->a_signed, vi_set1(pair->a_zero), vset1(pair->a_scale));
+    vf y = dequantised(b, pair->b_signed, vi_set1(pair->b_zero), vset1(pair->b_scale));
+    vf z = pair->multiplies ? vmul(x, y) : vadd(x, y);
 
-    return in_range(vdiv(x, vset1(sum->y_scale)), &sum->range);
+    return in_range(vdiv(z, vset1(pair->y_scale)), &pair->range);
 }
 
-static void add(const struct byte_sum *sum, const uint8_t *a, const uint8_t *b, uint8_t *y,
-                size_t count)
+INLINE void store_low_bytes(uint8_t *y, vi x, size_t count)
 {
-    size_t i = 0;
     int32_t lanes[VW];
 
-    for (; i < count; i += VW) {
-        uint8_t left[VW] = {0}, right[VW] = {0};
-        const size_t n = count - i < VW ? count - i : VW;
-        vi q;
-
-        if (n == VW) {
-            q = sum_of(sum, a + i, b + i);
-        } else {
-            memcpy(left, a + i, n);
-            memcpy(right, b + i, n);
-            q = sum_of(sum, left, right);
-        }
 #if defined(__AVX512F__)
-        if (n == VW) {
-            _mm_storeu_si128((__m128i *)(void *)(y + i), _mm512_cvtepi32_epi8(q));
-            continue;
-        }
+    if (count == VW) {
+        _mm_storeu_si128((__m128i *)(void *)y, _mm512_cvtepi32_epi8(x));
+        return;
+    }
 #endif
-        vi_store(lanes, q);
-        for (size_t k = 0; k < n; k++)
-            y[i + k] = (uint8_t)lanes[k];
+    vi_store(lanes, x);
+    for (size_t k = 0; k < count; k++)
+        y[k] = (uint8_t)lanes[k];
+}
+
+static void combine(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b, uint8_t *y,
+                    size_t count)
+{
+    size_t i = 0;
+
+    /* A vector of bytes is read whole only where it is there; 16 bytes at most. */
+    for (; i + 16 <= count; i += VW)
+        store_low_bytes(y + i, combined(pair, a + i, b + i), VW);
+    while (i < count) {
+        uint8_t left[16] = {0}, right[16] = {0};
+        const size_t n = count - i < VW ? count - i : VW;
+
+        memcpy(left, a + i, n);
+        memcpy(right, b + i, n);
+        store_low_bytes(y + i, combined(pair, left, right), n);
+        i += n;
     }
 }
 
-const struct byte_loops SIMD_NAME(byte_loops) = {
-    .channels = CHANNELS, .depthwise = depthwise, .maximum = maximum, .add = add};
+#if defined(__AVX512F__)
+/* Half of the table in two registers; the top bit says which half. */
+__attribute__((target("avx512vbmi"))) static void
+look_up_wide(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t count)
+{
+    const __m512i t0 = _mm512_loadu_si512(table), t1 = _mm512_loadu_si512(table + 64);
+    const __m512i t2 = _mm512_loadu_si512(table + 128), t3 = _mm512_loadu_si512(table + 192);
+
+    for (size_t i = 0; i < count; i += 64) {
+        const __mmask64 mask = count - i >= 64 ? ~(__mmask64)0 : ((__mmask64)1 << (count - i)) - 1;
+        const __m512i at = _mm512_maskz_loadu_epi8(mask, x + i);
+        const __m512i low = _mm512_permutex2var_epi8(t0, at, t1);
+        const __m512i high = _mm512_permutex2var_epi8(t2, at, t3);
+
+        _mm512_mask_storeu_epi8(y + i, mask,
+                                _mm512_mask_blend_epi8(_mm512_movepi8_mask(at), low, high));
+    }
+}
+#endif
+
+static void look_up(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t count)
+{
+#if defined(__AVX512F__)
+    if (__builtin_cpu_supports("avx512vbmi")) {
+        look_up_wide(table, x, y, count);
+        return;
+    }
+#endif
+    for (size_t i = 0; i < count; i++)
+        y[i] = table[x[i]];
+}
+
+const struct byte_loops SIMD_NAME(byte_loops) = {.channels = CHANNELS,
+                                                 .depthwise = depthwise,
+                                                 .maximum = maximum,
+                                                 .combine = combine,
+                                                 .look_up = look_up};

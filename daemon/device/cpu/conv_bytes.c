@@ -31,13 +31,13 @@ struct state {
     const struct byte_loops *loops;
     const struct int_gemm_ops *lay; /* what the elements of a tile are */
     bool is_depthwise, has_zeros;
-    bool is_direct; /* no tile */
+    bool is_direct;  /* no tile */
     int64_t in, out; /* channels of a group; of all in one when depthwise */
     int64_t groups;
-    int64_t lines, blocks;     /* of results in a block; blocks of an image and depth */
-    int64_t tile_lines, wide;  /* of a tile */
-    int64_t chunks;            /* pieces of the columns, where there are few blocks */
-    int64_t *offsets, *steps;  /* of segments, bytes; of the weights' elements */
+    int64_t lines, blocks;    /* of results in a block; blocks of an image and depth */
+    int64_t tile_lines, wide; /* of a tile */
+    int64_t chunks;           /* pieces of the columns, where there are few blocks */
+    int64_t *offsets, *steps; /* of segments, bytes; of the weights' elements */
     size_t tile_bytes, column_bytes;
 };
 
@@ -126,14 +126,14 @@ static void fill_segments(struct state *s)
     const int64_t in_line = s->is_direct ? w->in[COLUMN] : s->wide;
     const int64_t in_plane = s->is_direct ? w->in[LINE] * in_line : s->tile_lines * in_line;
     const int64_t depth_step = s->is_direct ? w->dilation[DEPTH] : 1;
-    const int64_t cell = s->is_direct ? s->geometry.in_channels
-                                      : s->in * (int64_t)s->lay->element_bytes;
+    const int64_t cell =
+        s->is_direct ? s->geometry.in_channels : s->in * (int64_t)s->lay->element_bytes;
     const int64_t per_line = has_whole_lines(s) ? 1 : w->kernel[COLUMN];
     const int64_t cells = w->kernel[COLUMN] / per_line; /* of a segment */
     const int64_t taps = taps_of(w);
 
-    s->weights.shape = (struct int_shape){.segments = taps / cells, .length = cells * s->in,
-                                          .n = s->out};
+    s->weights.shape =
+        (struct int_shape){.segments = taps / cells, .length = cells * s->in, .n = s->out};
     for (int64_t g = 0; g < s->weights.shape.segments; g++) {
         const int64_t column = g % per_line, line = g / per_line % w->kernel[LINE];
         const int64_t depth = g / per_line / w->kernel[LINE];
@@ -149,9 +149,8 @@ static void fill_segments(struct state *s)
 static void choose_way(struct state *s, const struct kernel_call *call)
 {
     const struct int_gemm_ops *ops = s->weights.ops;
-    const int64_t cells = s->window->dilation[COLUMN] == 1 && s->groups == 1
-                              ? s->window->kernel[COLUMN]
-                              : 1;
+    const int64_t cells =
+        s->window->dilation[COLUMN] == 1 && s->groups == 1 ? s->window->kernel[COLUMN] : 1;
 
     s->is_direct = !s->is_depthwise && int_is_element(ops, call->in[0]->dtype) &&
                    !hangs_over(s->window) && cells * s->in % ops->step == 0;
@@ -291,8 +290,7 @@ static enum status prepare(struct kernel_prepare *prepare, bool depthwise, struc
     }
     prepare->state = s;
     prepare->scratch_bytes = s->column_bytes + s->tile_bytes * prepare->call.threads;
-    prepare->host_bytes =
-        sizeof(*s) + (size_t)taps_of(s->window) * sizeof(*s->offsets);
+    prepare->host_bytes = sizeof(*s) + (size_t)taps_of(s->window) * sizeof(*s->offsets);
     snprintf(prepare->note, sizeof(prepare->note), "%s%s",
              depthwise ? "pairs" : s->weights.ops->form, s->is_direct ? " direct" : "");
     return STATUS_OK;
@@ -323,7 +321,7 @@ struct job {
 /* Lines [line, line + lines) of results of one image, group and depth. */
 struct block {
     int64_t image, group, depth, line, lines;
-    const char *base; /* element under the first window's first tap */
+    const char *base;               /* element under the first window's first tap */
     int64_t line_bytes, cell_bytes; /* from one line and cell of the input to the next */
 };
 
@@ -399,8 +397,8 @@ static void find_input(const struct job *job, struct block *block, char *tile)
 }
 
 /* Places [place, place + count) of the block by columns [from, to). */
-static void multiply(const struct job *job, const struct block *block, int64_t place,
-                     int64_t count, int64_t from, int64_t to)
+static void multiply(const struct job *job, const struct block *block, int64_t place, int64_t count,
+                     int64_t from, int64_t to)
 {
     const struct state *s = job->state;
     const struct window *w = s->window;
@@ -467,8 +465,8 @@ static void run_depthwise(const struct job *job, const struct block *block)
                                   .factors = &job->factors};
 
     for (int64_t y = 0; y < block->lines; y++) {
-        line.x = (const int16_t *)(const void *)(block->base +
-                                                 y * w->stride[LINE] * block->line_bytes);
+        line.x =
+            (const int16_t *)(const void *)(block->base + y * w->stride[LINE] * block->line_bytes);
         line.y = out + y * w->out[COLUMN] * s->in;
         s->loops->depthwise(&line);
     }
@@ -480,8 +478,7 @@ static void run_job(void *arg, unsigned member, unsigned members)
     const struct state *s = job->state;
     const struct window *w = s->window;
     char *tile = job->tiles + member * s->tile_bytes;
-    const int64_t units =
-        s->geometry.batch * s->groups * w->out[DEPTH] * s->blocks * s->chunks;
+    const int64_t units = s->geometry.batch * s->groups * w->out[DEPTH] * s->blocks * s->chunks;
     int64_t laid = -1; /* the block in the tile */
     struct block block = {0};
     size_t from, to;
@@ -543,8 +540,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
     if (s->is_depthwise)
         fill_factors(s, &job, run->scratch);
     else
-        conv_columns_fill(&s->weights, call, run, QLINEAR_A_ZERO, true, run->scratch,
-                          &job.columns);
+        conv_columns_fill(&s->weights, call, run, QLINEAR_A_ZERO, true, run->scratch, &job.columns);
     team_run(team_size(call->threads, products / (s->is_depthwise ? 10 : 100)), run_job, &job);
     return STATUS_OK;
 }

@@ -170,20 +170,20 @@ static void multiply(const struct job *job, int64_t group, int64_t places, const
     const enum dtype dtype = job->call->in[0]->dtype;
     const char *addresses[TILE];
     int32_t sums[TILE];
-    const struct int_product product = {
-        .shape = job->weights.shape,
-        .packed = job->weights.packed + (size_t)group * job->weights.group_bytes,
-        .rows = places,
-        .row = addresses,
-        .offsets = &no_offset,
-        .to = s->out,
-        .start = job->columns.starts + group * job->columns.group,
-        .row_sums = job->has_zeros ? sums : NULL,
-        .result = s->is_qlinear ? INT_BYTES : INT_SUMS,
-        .out = results,
-        .ldo = s->out,
-        .scale = job->columns.scales + group * job->columns.group,
-        .range = job->columns.range};
+    const struct int_product product = {.shape = job->weights.shape,
+                                        .packed = job->weights.packed +
+                                                  (size_t)group * job->weights.group_bytes,
+                                        .rows = places,
+                                        .row = addresses,
+                                        .offsets = &no_offset,
+                                        .to = s->out,
+                                        .start = job->columns.starts + group * job->columns.group,
+                                        .row_sums = job->has_zeros ? sums : NULL,
+                                        .result = s->is_qlinear ? INT_BYTES : INT_SUMS,
+                                        .out = results,
+                                        .ldo = s->out,
+                                        .scale = job->columns.scales + group * job->columns.group,
+                                        .range = job->columns.range};
 
     for (int64_t p = 0; p < places; p++) {
         char *row = rows + (size_t)p * s->row_bytes;
@@ -210,8 +210,8 @@ static void run_tile(const struct job *job, int64_t index, char *scratch)
     gather(job, x, &tile, bytes);
     multiply(job, image_group % s->geometry.groups, tile.places, bytes, rows, scratch);
     if (s->is_qlinear)
-        turn_bytes((const uint8_t *)scratch, tile.places, s->out,
-                   (uint8_t *)job->run->out[0] + at, s->out_cells);
+        turn_bytes((const uint8_t *)scratch, tile.places, s->out, (uint8_t *)job->run->out[0] + at,
+                   s->out_cells);
     else
         turn_sums((const int32_t *)(void *)scratch, tile.places, s->out,
                   (int32_t *)job->run->out[0] + at, s->out_cells);
@@ -318,8 +318,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
         job.has_zeros = any_zeros(s, run->scratch);
         job.scratch += packed_bytes(s);
     }
-    conv_columns_fill(&job.weights, call, run, s->x_zero, s->is_qlinear, job.scratch,
-                      &job.columns);
+    conv_columns_fill(&job.weights, call, run, s->x_zero, s->is_qlinear, job.scratch, &job.columns);
     job.scratch += s->column_bytes;
     job.x_zero = (int32_t)quantized_parameter(call, run, s->x_zero, 0);
     job.tiles = (s->out_cells + TILE - 1) / TILE;

@@ -105,8 +105,7 @@ void int_pack(const struct int_gemm_ops *ops, const struct int_shape *shape,
             b->zero != NULL ? int_byte_at(b->dtype, b->zero, b->zero_per_column ? j : 0) : 0;
         int64_t at = j / ops->panel * ops->panel * k + j % ops->panel * ops->step;
 
-        sums[j] =
-            pack_column(ops, shape, b, j, zero, panels + (size_t)at * ops->element_bytes);
+        sums[j] = pack_column(ops, shape, b, j, zero, panels + (size_t)at * ops->element_bytes);
         if (is_quads(ops))
             zeros[j] = zero - shift;
     }
@@ -133,8 +132,8 @@ void int_begin(const struct int_gemm_ops *ops, const struct int_shape *shape, co
     if (is_quads(ops))
         zero = (uint32_t)(a_zero + (a == DTYPE_INT8 ? SHIFT : 0));
     for (int64_t j = 0; j < columns; j++)
-        start[j] = (int32_t)((bias != NULL && j < shape->n ? (uint32_t)bias[j] : 0) -
-                             zero * sums[j]);
+        start[j] =
+            (int32_t)((bias != NULL && j < shape->n ? (uint32_t)bias[j] : 0) - zero * sums[j]);
 }
 
 /* ---- A ---- */

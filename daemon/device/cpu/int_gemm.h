@@ -4,9 +4,9 @@
  * all: `segments` runs of `length` elements at `offsets` bytes from it.  So a plain matrix, and the
  * windows of a convolution in an image with its channels last, are rows without being gathered.
  *
- * Two ways.  Pairs: 16-bit differences, two steps of k an instruction, on every machine.  Quads: the
- * bytes themselves, unsigned times signed, four steps at a time (VNNI).  Signed A and unsigned B are
- * shifted by 128, their zero points with them.  With a, b the shifted bytes, za and zb[j] the
+ * Two ways.  Pairs: 16-bit differences, two steps of k an instruction, on every machine.  Quads:
+ * the bytes themselves, unsigned times signed, four steps at a time (VNNI).  Signed A and unsigned
+ * B are shifted by 128, their zero points with them.  With a, b the shifted bytes, za and zb[j] the
  * shifted zero points:
  *
  *     sum (a - za)(b - zb[j]) = sum a b - zb[j] sum a - za (sum b - k zb[j])

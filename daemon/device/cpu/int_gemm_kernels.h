@@ -8,8 +8,8 @@
 enum { STEP = 4, VECTORS = 4 };
 #define vi_dot(s, a, b) _mm512_dpbusd_epi32(s, a, b)
 #elif defined(__AVXVNNI__)
-#define TABLE int_gemm_ops_avxvnni
-#define FORM  "quads"
+#define TABLE           int_gemm_ops_avxvnni
+#define FORM            "quads"
 enum { STEP = 4, VECTORS = 2 };
 #define vi_dot(s, a, b) _mm256_dpbusd_avx_epi32(s, a, b)
 #else
@@ -68,12 +68,12 @@ INLINE void store_low_bytes(uint8_t *to, vi x, int64_t lanes)
 {
 #if defined(__AVX512F__)
     if (lanes > 0)
-        _mm512_mask_cvtepi32_storeu_epi8(
-            to, (__mmask16)(lanes >= VW ? 0xffff : (1 << lanes) - 1), x);
+        _mm512_mask_cvtepi32_storeu_epi8(to, (__mmask16)(lanes >= VW ? 0xffff : (1 << lanes) - 1),
+                                         x);
 #elif defined(__AVX2__)
-    const __m256i low = _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-                                         -1, 0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-                                         -1, -1);
+    const __m256i low =
+        _mm256_setr_epi8(0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12,
+                         -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
     __m256i y = _mm256_shuffle_epi8(x, low);
     uint32_t halves[2] = {(uint32_t)_mm256_extract_epi32(y, 0),
                           (uint32_t)_mm256_extract_epi32(y, 4)};
@@ -101,7 +101,7 @@ INLINE vi to_floats(const struct int_product *p, vi sum, int64_t column)
     vf x = vmul(vf_convert(sum), vload(p->scale + column));
 
     /* apart: a fused multiply-add would not be what separate steps give */
-    __asm__("" : "+" REGISTER (x));
+    __asm__("" : "+" REGISTER(x));
     return vi_from_f(p->shift == NULL ? x : vadd(x, vload(p->shift + column)));
 }
 

@@ -23,11 +23,11 @@ struct state {
     const char *packed; /* NULL: B is packed in each run */
     bool has_zeros;     /* of B */
     bool trans_b;
-    bool by_row;       /* A's parameters differ from row to row */
-    int64_t chunk;     /* columns at a time */
+    bool by_row;   /* A's parameters differ from row to row */
+    int64_t chunk; /* columns at a time */
     int64_t b_matrices;
-    size_t b_bytes;    /* of a packed matrix */
-    size_t row_bytes;  /* of a row of A as elements */
+    size_t b_bytes;   /* of a packed matrix */
+    size_t row_bytes; /* of a row of A as elements */
     size_t member_bytes;
 };
 
@@ -111,8 +111,7 @@ static void fill(struct state *s, const struct kernel_call *call)
     s->b_matrices = b->rank > 2 ? shape_product(b, 0, b->rank - 2) : 1;
     s->b_bytes = lines(int_packed_bytes(s->ops, &s->shape));
     s->row_bytes = lines(int_segment_bytes(s->ops, g->k));
-    s->by_row =
-        count_of(call, s->places->a_zero) > 1 || count_of(call, s->places->a_scale) > 1;
+    s->by_row = count_of(call, s->places->a_zero) > 1 || count_of(call, s->places->a_scale) > 1;
     /* Few rows are shared by columns. */
     s->chunk = g->m * g->batches >= 2 * GROUP ? g->n : int_round_up(g->n / 4 + 1, s->ops->panel);
     s->chunk = s->chunk < 1 ? 1 : s->chunk;
@@ -131,8 +130,8 @@ static enum status prepare(struct kernel_prepare *prepare, const struct places *
     if (s != NULL) {
         s->places = places;
         s->trans_b = attrs->trans_b;
-        status = matmul_resolve(&call->in[0]->shape, &call->in[places->b]->shape, false,
-                                s->trans_b, &s->geometry, err);
+        status = matmul_resolve(&call->in[0]->shape, &call->in[places->b]->shape, false, s->trans_b,
+                                &s->geometry, err);
     }
     if (status == STATUS_OK) {
         fill(s, call);
@@ -277,8 +276,8 @@ static void run_piece(const struct job *job, const struct piece *piece, char *sc
     int32_t sums[GROUP];
     struct int_product product = {
         .shape = s->shape,
-        .packed = job->packed +
-                  (size_t)matmul_operand_index(g, &b->shape, piece->index) * s->b_bytes,
+        .packed =
+            job->packed + (size_t)matmul_operand_index(g, &b->shape, piece->index) * s->b_bytes,
         .rows = piece->rows,
         .row = addresses,
         .offsets = &no_offset,

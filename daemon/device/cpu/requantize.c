@@ -21,9 +21,8 @@ static void fill_scales(const struct conv_weights *weights, const struct kernel_
     for (int64_t o = 0; o < weights->groups * n; o++)
         columns->scales[o / n * columns->group + o % n] =
             x * (float)quantized_parameter(call, run, QLINEAR_B_SCALE, o) / y;
-    columns->range =
-        quantized_range(&attrs->epilogue, call->out[0]->dtype, y,
-                        (float)quantized_parameter(call, run, QLINEAR_Y_ZERO, 0));
+    columns->range = quantized_range(&attrs->epilogue, call->out[0]->dtype, y,
+                                     (float)quantized_parameter(call, run, QLINEAR_Y_ZERO, 0));
 }
 
 void conv_columns_fill(const struct conv_weights *weights, const struct kernel_call *call,
@@ -35,12 +34,10 @@ void conv_columns_fill(const struct conv_weights *weights, const struct kernel_c
 
     columns.scales = (float *)(columns.starts + weights->groups * columns.group);
     for (int64_t g = 0; g < weights->groups; g++)
-        int_begin(weights->ops, &weights->shape,
-                  weights->packed + (size_t)g * weights->group_bytes, call->in[0]->dtype,
-                  (int32_t)quantized_parameter(call, run, x_zero, 0),
-                  bias != NULL
-                      ? (const int32_t *)run->in[QLINEAR_BIAS] + g * weights->shape.n
-                      : NULL,
+        int_begin(weights->ops, &weights->shape, weights->packed + (size_t)g * weights->group_bytes,
+                  call->in[0]->dtype, (int32_t)quantized_parameter(call, run, x_zero, 0),
+                  bias != NULL ? (const int32_t *)run->in[QLINEAR_BIAS] + g * weights->shape.n
+                               : NULL,
                   columns.starts + g * columns.group);
     if (is_qlinear)
         fill_scales(weights, call, run, &columns);

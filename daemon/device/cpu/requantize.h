@@ -25,8 +25,8 @@ static inline double quantized_parameter(const struct kernel_call *call,
  * well be done behind it. */
 static inline bool quantized_can_clamp(const struct epilogue *epilogue)
 {
-    return !epilogue->has_residual && (epilogue->act == ACT_NONE || epilogue->act == ACT_RELU ||
-                                       epilogue->act == ACT_CLIP);
+    return !epilogue->has_residual &&
+           (epilogue->act == ACT_NONE || epilogue->act == ACT_RELU || epilogue->act == ACT_CLIP);
 }
 
 /* The bytes of a result of type `dtype` with this scale and zero point, cut off by the epilogue. */

@@ -97,8 +97,7 @@ static void check(const struct int_gemm_ops *ops, const struct sample *s)
                                    .offsets = offsets,
                                    .to = n,
                                    .start = start,
-                                   .row_sums =
-                                       int_has_zeros(ops, &s->shape, packed) ? sums : NULL,
+                                   .row_sums = int_has_zeros(ops, &s->shape, packed) ? sums : NULL,
                                    .result = INT_SUMS,
                                    .out = out,
                                    .ldo = n});
@@ -117,7 +116,7 @@ static void check(const struct int_gemm_ops *ops, const struct sample *s)
 
 static void products_are_exact_on_every_instruction_set(void **state)
 {
-    static const struct int_shape shapes[] = {{1, 1, 1},  {1, 64, 64},  {3, 9, 17},
+    static const struct int_shape shapes[] = {{1, 1, 1},   {1, 64, 64},  {3, 9, 17},
                                               {2, 48, 33}, {1, 131, 70}, {8, 16, 100}};
 
     (void)state;

@@ -276,21 +276,18 @@ static void convolutions_of_every_shape_become_bytes_again(void **state)
         test.in[QLINEAR_A] = bytes(x, (struct shape)SHAPE(2, f[0], f[7], f[8]), false);
         test.in[QLINEAR_A_SCALE] = scale((struct shape)SHAPE_SCALAR, 0.01, true);
         test.in[QLINEAR_A_ZERO] = bytes(x, (struct shape)SHAPE_SCALAR, true);
-        test.in[QLINEAR_B] =
-            bytes(w, (struct shape)SHAPE(f[1], f[0] / f[2], f[3], f[3]), true);
+        test.in[QLINEAR_B] = bytes(w, (struct shape)SHAPE(f[1], f[0] / f[2], f[3], f[3]), true);
         test.in[QLINEAR_B_SCALE] = scale((struct shape)SHAPE(f[1]), 0.02, true);
-        test.in[QLINEAR_B_ZERO] = code % 5 ? bytes(w, (struct shape)SHAPE(f[1]), true)
-                                           : (struct op_input){.dtype = w,
-                                                               .shape = SHAPE_SCALAR,
-                                                               .values = (double[]){w == DTYPE_INT8 ? 0 : 128},
-                                                               .constant = true};
+        test.in[QLINEAR_B_ZERO] =
+            code % 5 ? bytes(w, (struct shape)SHAPE(f[1]), true)
+                     : (struct op_input){.dtype = w,
+                                         .shape = SHAPE_SCALAR,
+                                         .values = (double[]){w == DTYPE_INT8 ? 0 : 128},
+                                         .constant = true};
         test.in[QLINEAR_Y_SCALE] = scale((struct shape)SHAPE_SCALAR, 0.2, true);
         test.in[QLINEAR_Y_ZERO] = bytes(y, (struct shape)SHAPE_SCALAR, true);
-        test.in[QLINEAR_BIAS] = (struct op_input){.dtype = DTYPE_INT32,
-                                                  .shape = SHAPE(f[1]),
-                                                  .low = -999,
-                                                  .high = 999,
-                                                  .constant = true};
+        test.in[QLINEAR_BIAS] = (struct op_input){
+            .dtype = DTYPE_INT32, .shape = SHAPE(f[1]), .low = -999, .high = 999, .constant = true};
         op_test_run(tester, &test);
     }
 }
@@ -300,8 +297,7 @@ static void reference_float(const struct op_test *test, const struct test_array 
 {
     struct matmul_geometry g;
 
-    assert_int_equal(
-        matmul_resolve(&in[0].shape, &in[1].shape, false, false, &g, NULL), STATUS_OK);
+    assert_int_equal(matmul_resolve(&in[0].shape, &in[1].shape, false, false, &g, NULL), STATUS_OK);
     for (int64_t i = 0; i < g.batches * g.m * g.n; i++) {
         const int64_t row = i / g.n, column = i % g.n;
         float scale_of = (float)parameter(test, in, MATMUL_FLOAT_A_SCALE, 0) *
@@ -310,9 +306,9 @@ static void reference_float(const struct op_test *test, const struct test_array 
         double sum = 0;
 
         for (int64_t k = 0; k < g.k; k++)
-            sum += (in[0].values[row * g.k + k] - parameter(test, in, MATMUL_FLOAT_A_ZERO, 0)) *
-                   (in[1].values[k * g.n + column] -
-                    parameter(test, in, MATMUL_FLOAT_B_ZERO, column));
+            sum +=
+                (in[0].values[row * g.k + k] - parameter(test, in, MATMUL_FLOAT_A_ZERO, 0)) *
+                (in[1].values[k * g.n + column] - parameter(test, in, MATMUL_FLOAT_B_ZERO, column));
         product = (float)sum * scale_of;
         out[0].values[i] =
             (double)(product + (float)parameter(test, in, MATMUL_FLOAT_BIAS, column));
