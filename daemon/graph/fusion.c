@@ -2,7 +2,7 @@
 
 #include "ops/conv.h"
 #include "ops/gemm.h"
-#include "ops/matmul.h"
+#include "ops/matmul_bytes.h"
 
 struct epilogue *node_epilogue(const struct node *node)
 {
@@ -10,7 +10,7 @@ struct epilogue *node_epilogue(const struct node *node)
         return &((struct conv_attrs *)node->attrs)->epilogue;
     if (node->op == &op_conv_transpose)
         return &((struct conv_transpose_attrs *)node->attrs)->epilogue;
-    if (node->op == &op_matmul)
+    if (node->op == &op_matmul || node->op == &op_matmul_bytes)
         return &((struct matmul_attrs *)node->attrs)->epilogue;
     if (node->op == &op_gemm)
         return &((struct gemm_attrs *)node->attrs)->epilogue;
@@ -23,5 +23,7 @@ size_t node_residual_index(const struct node *node)
 
     if (epilogue == NULL || !epilogue->has_residual)
         return SIZE_MAX;
-    return conv_has_prelude(node->op, node->attrs) ? CONV_RESIDUAL : node->inputs - 1;
+    if (conv_has_prelude(node->op, node->attrs))
+        return CONV_RESIDUAL;
+    return node->op == &op_matmul_bytes ? MATMUL_RESIDUAL : node->inputs - 1;
 }

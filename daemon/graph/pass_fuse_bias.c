@@ -12,7 +12,7 @@
 #include "graph/match.h"
 #include "ops/conv.h"
 #include "ops/gemm.h"
-#include "ops/matmul.h"
+#include "ops/matmul_bytes.h"
 
 static bool is_bare(const struct node *node, size_t bias_index)
 {
@@ -75,15 +75,18 @@ static int64_t columns(const struct node *node)
         return 0;
     if (node->op == &op_gemm && ((const struct gemm_attrs *)node->attrs)->transB != 0)
         return b->shape.dims[0];
+    if (node->op == &op_matmul_bytes && ((const struct matmul_attrs *)node->attrs)->trans_b)
+        return b->shape.dims[0];
     return b->shape.dims[1];
 }
 
 /* Whether the constant can be the node's bias, and of what length. */
 static int64_t bias_length(const struct node *node, const struct value *value)
 {
+    const enum dtype dtype = node->op == &op_matmul_bytes ? DTYPE_FLOAT : node->in[1]->dtype;
     int64_t length;
 
-    if (value->constant == NULL || value->dtype != node->in[1]->dtype)
+    if (value->constant == NULL || value->dtype != dtype)
         return 0;
     if (node->op == &op_conv || node->op == &op_conv_transpose) {
         length = conv_channels(node);
@@ -99,7 +102,7 @@ static enum status set_bias(struct graph *graph, struct node *node, struct value
 
     TRY(node_grow_inputs(graph, node, index + 1));
     node_set_input(node, index, value);
-    if (node->op == &op_matmul)
+    if (node->op == &op_matmul || node->op == &op_matmul_bytes)
         ((struct matmul_attrs *)node->attrs)->has_bias = true;
     if (node->op == &op_gemm)
         ((struct gemm_attrs *)node->attrs)->beta = 1;

@@ -36,6 +36,16 @@ struct byte_pair {
     struct byte_range range;
 };
 
+/* Weights of a float product: (byte - zero) * scale in float, rows of `stride` bytes; all columns
+ * to whole vectors. */
+struct byte_weights {
+    const uint8_t *bytes;
+    const int32_t *zeros;
+    const float *scales;
+    int64_t k, stride;
+    bool is_signed;
+};
+
 struct byte_loops {
     int64_t channels; /* of a vector */
     void (*depthwise)(const struct byte_depthwise *line);
@@ -43,6 +53,13 @@ struct byte_loops {
     void (*maximum)(const uint8_t *x, uint8_t *y, size_t count, bool is_signed);
     void (*combine)(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b, uint8_t *y,
                     size_t count);
+    /* Row `row` of the weights as floats, columns [from, from + count) to whole vectors. */
+    void (*unpack)(const struct byte_weights *weights, int64_t row, int64_t from, int64_t count,
+                   float *to);
+    /* c[m rows][columns from … to) = a[m][k] times weights, started from the bias (NULL: 0), summed
+     * in rising order of k. */
+    void (*weigh)(const struct byte_weights *weights, int64_t m, const float *a, const float *bias,
+                  int64_t from, int64_t to, float *c, int64_t ldc);
     /* y[i] = table[x[i]], of 256 */
     void (*look_up)(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t count);
 };

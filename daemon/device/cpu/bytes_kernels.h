@@ -84,9 +84,10 @@ INLINE vi widen_bytes(const uint8_t *from, bool is_signed)
 /* saturate(round(x) + zero) as whole numbers */
 INLINE vi in_range(vf x, const struct byte_range *range)
 {
-    vf y = vadd(vround(x), vset1(range->zero));
+    const vf low = vset1(range->low - range->zero), high = vset1(range->high - range->zero);
 
-    return vi_convert(vmin(vset1(range->high), vmax(vset1(range->low), y)));
+    /* bounds are whole numbers: cutting off before rounding is the same */
+    return vi_add(vi_convert(vmin(high, vmax(low, x))), vi_set1((int32_t)range->zero));
 }
 
 /* ---- depthwise ---- */
@@ -168,13 +169,29 @@ INLINE vf dequantised(const uint8_t *q, bool is_signed, vi zero, vf scale)
     return x;
 }
 
+/* x / scale, rounded once.  In doubles a product with the reciprocal is off by 2^-52 of itself at
+ * most; a quotient of two floats is no nearer than 2^-49 to where rounding to a float turns. */
+INLINE vf quotient(vf x, float scale)
+{
+#if defined(__AVX512F__)
+    const __m512d r = _mm512_set1_pd(1 / (double)scale);
+    __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
+    __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
+
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(_mm512_mul_pd(low, r))),
+                              _mm512_cvtpd_ps(_mm512_mul_pd(high, r)), 1);
+#else
+    return vdiv(x, vset1(scale));
+#endif
+}
+
 INLINE vi combined(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b)
 {
     vf x = dequantised(a, pair->a_signed, vi_set1(pair->a_zero), vset1(pair->a_scale));
     vf y = dequantised(b, pair->b_signed, vi_set1(pair->b_zero), vset1(pair->b_scale));
     vf z = pair->multiplies ? vmul(x, y) : vadd(x, y);
 
-    return in_range(vdiv(z, vset1(pair->y_scale)), &pair->range);
+    return in_range(quotient(z, pair->y_scale), &pair->range);
 }
 
 INLINE void store_low_bytes(uint8_t *y, vi x, size_t count)
@@ -243,8 +260,73 @@ static void look_up(const uint8_t *table, const uint8_t *x, uint8_t *y, size_t c
         y[i] = table[x[i]];
 }
 
+/* ---- weights of float products ---- */
+
+INLINE vf weight_at(const struct byte_weights *w, int64_t row, int64_t column)
+{
+    return dequantised(w->bytes + row * w->stride + column, w->is_signed,
+                       vi_load(w->zeros + column), vload(w->scales + column));
+}
+
+static void unpack(const struct byte_weights *w, int64_t row, int64_t from, int64_t count,
+                   float *to)
+{
+    for (int64_t j = 0; j < count; j += VW)
+        vstore(to + j, weight_at(w, row, from + j));
+}
+
+/* R rows by two vectors of columns. */
+INLINE void weigh_rows(const int R, const struct byte_weights *w, const float *a, const float *bias,
+                       int64_t column, int64_t to, float *c, int64_t ldc)
+{
+    vf s[4][2];
+
+    UNROLL for (int r = 0; r < R; r++)
+    {
+        UNROLL for (int v = 0; v < 2; v++) s[r][v] =
+            bias != NULL ? vload(bias + column + v * VW) : vzero();
+    }
+    for (int64_t k = 0; k < w->k; k++) {
+        const vf low = weight_at(w, k, column), high = weight_at(w, k, column + VW);
+
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            const vf x = vset1(a[r * w->k + k]);
+
+            vmac(s[r][0], x, low);
+            vmac(s[r][1], x, high);
+        }
+    }
+    UNROLL for (int r = 0; r < R; r++)
+    {
+        for (int v = 0; v < 2; v++) {
+            const int64_t at = column + v * VW, left = to - at;
+
+            if (left >= VW)
+                vstore(c + r * ldc + at, s[r][v]);
+            else if (left > 0)
+                vstore_part(c + r * ldc + at, s[r][v], (size_t)left);
+        }
+    }
+}
+
+static void weigh(const struct byte_weights *w, int64_t m, const float *a, const float *bias,
+                  int64_t from, int64_t to, float *c, int64_t ldc)
+{
+    for (int64_t j = from; j < to; j += 2 * VW) {
+        int64_t row = 0;
+
+        for (; row + 4 <= m; row += 4)
+            weigh_rows(4, w, a + row * w->k, bias, j, to, c + row * ldc, ldc);
+        for (; row < m; row++)
+            weigh_rows(1, w, a + row * w->k, bias, j, to, c + row * ldc, ldc);
+    }
+}
+
 const struct byte_loops SIMD_NAME(byte_loops) = {.channels = CHANNELS,
                                                  .depthwise = depthwise,
                                                  .maximum = maximum,
                                                  .combine = combine,
+                                                 .unpack = unpack,
+                                                 .weigh = weigh,
                                                  .look_up = look_up};

@@ -396,6 +396,25 @@ static void find_input(const struct job *job, struct block *block, char *tile)
                   block->group * s->in;
 }
 
+/* Addresses of the first elements under places [place, place + count) of the block. */
+static void find_places(const struct state *s, const struct block *block, int64_t place,
+                        int64_t count, const char **out_addresses)
+{
+    const struct window *w = s->window;
+    const int64_t cell = w->stride[COLUMN] * block->cell_bytes;
+    const int64_t line = w->stride[LINE] * block->line_bytes;
+    const char *start = block->base + place / w->out[COLUMN] * line;
+    int64_t x = place % w->out[COLUMN];
+
+    for (int64_t p = 0; p < count; p++) {
+        out_addresses[p] = start + x * cell;
+        if (++x == w->out[COLUMN]) {
+            x = 0;
+            start += line;
+        }
+    }
+}
+
 /* Places [place, place + count) of the block by columns [from, to). */
 static void multiply(const struct job *job, const struct block *block, int64_t place, int64_t count,
                      int64_t from, int64_t to)
@@ -424,14 +443,9 @@ static void multiply(const struct job *job, const struct block *block, int64_t p
         .scale = job->columns.scales + block->group * job->columns.group,
         .range = job->columns.range};
 
-    for (int64_t p = 0; p < count; p++) {
-        const int64_t y = (place + p) / w->out[COLUMN], x = (place + p) % w->out[COLUMN];
-
-        addresses[p] = block->base + y * w->stride[LINE] * block->line_bytes +
-                       x * w->stride[COLUMN] * block->cell_bytes;
-        if (s->has_zeros)
-            sums[p] = int_row_sum(s->weights.ops, &s->weights.shape, addresses[p], s->offsets);
-    }
+    find_places(s, block, place, count, addresses);
+    for (int64_t p = 0; s->has_zeros && p < count; p++)
+        sums[p] = int_row_sum(s->weights.ops, &s->weights.shape, addresses[p], s->offsets);
     s->weights.ops->run(&product);
 }
 

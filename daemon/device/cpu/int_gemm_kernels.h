@@ -91,9 +91,11 @@ INLINE void store_low_bytes(uint8_t *to, vi x, int64_t lanes)
 
 INLINE vi to_bytes(const struct int_product *p, vi sum, int64_t column)
 {
-    vf x = vadd(vround(vmul(vf_convert(sum), vload(p->scale + column))), vset1(p->range.zero));
+    const vf low = vset1(p->range.low - p->range.zero), high = vset1(p->range.high - p->range.zero);
+    vf x = vmul(vf_convert(sum), vload(p->scale + column));
 
-    return vi_convert(vmin(vset1(p->range.high), vmax(vset1(p->range.low), x)));
+    /* bounds are whole numbers: cutting off before rounding is the same */
+    return vi_add(vi_convert(vmin(high, vmax(low, x))), vi_set1((int32_t)p->range.zero));
 }
 
 INLINE vi to_floats(const struct int_product *p, vi sum, int64_t column)

@@ -14,13 +14,12 @@ static void fill_scales(const struct conv_weights *weights, const struct kernel_
                         const struct kernel_run *run, struct conv_columns *columns)
 {
     const struct conv_attrs *attrs = call->attrs;
-    const float x = (float)quantized_parameter(call, run, QLINEAR_A_SCALE, 0);
     const float y = (float)quantized_parameter(call, run, QLINEAR_Y_SCALE, 0);
     const int64_t n = weights->shape.n;
 
-    for (int64_t o = 0; o < weights->groups * n; o++)
-        columns->scales[o / n * columns->group + o % n] =
-            x * (float)quantized_parameter(call, run, QLINEAR_B_SCALE, o) / y;
+    quantized_scales(call, run, weights->groups * n, columns->scales);
+    for (int64_t o = weights->groups * n; o-- > 0;) /* spread to whole panels, from behind */
+        columns->scales[o / n * columns->group + o % n] = columns->scales[o];
     columns->range = quantized_range(&attrs->epilogue, call->out[0]->dtype, y,
                                      (float)quantized_parameter(call, run, QLINEAR_Y_ZERO, 0));
 }

@@ -21,15 +21,28 @@ static inline double quantized_parameter(const struct kernel_call *call,
                         shape_count(&operand->shape) > 1 ? (size_t)i : 0);
 }
 
-/* Where ReLU and Clip may stand in front of the rounding: it is monotone, so cutting off can as
- * well be done behind it. */
-static inline bool quantized_can_clamp(const struct epilogue *epilogue)
+/* x * w[i] / y for the scales of all channels. */
+static inline void quantized_scales(const struct kernel_call *call, const struct kernel_run *run,
+                                    int64_t count, float *out_scales)
 {
-    return !epilogue->has_residual &&
-           (epilogue->act == ACT_NONE || epilogue->act == ACT_RELU || epilogue->act == ACT_CLIP);
+    const struct operand *w = call->in[QLINEAR_B_SCALE];
+    const float x = (float)quantized_parameter(call, run, QLINEAR_A_SCALE, 0);
+    const float y = (float)quantized_parameter(call, run, QLINEAR_Y_SCALE, 0);
+    const bool many = shape_count(&w->shape) > 1;
+    const float *scales = run->in[QLINEAR_B_SCALE];
+
+    for (int64_t i = 0; i < count; i++) {
+        /* aligned or not, float or half */
+        float scale = w->dtype == DTYPE_FLOAT && (uintptr_t)scales % sizeof(float) == 0
+                          ? scales[many ? i : 0]
+                          : (float)quantized_parameter(call, run, QLINEAR_B_SCALE, i);
+
+        out_scales[i] = x * scale / y;
+    }
 }
 
-/* The bytes of a result of type `dtype` with this scale and zero point, cut off by the epilogue. */
+/* The bytes of a result of type `dtype` with this scale and zero point.  ReLU and Clip may stand in
+ * front of the rounding: it is monotone, so cutting off can as well be done behind it. */
 static inline struct byte_range quantized_range(const struct epilogue *epilogue, enum dtype dtype,
                                                 float scale, float zero)
 {

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "device/cpu/cpu.h"
+#include "ops/matmul_bytes.h"
 #include "ops/pool.h"
 #include "ops/quantized.h"
 #include "support/cpu_cases.h"
@@ -221,6 +222,64 @@ static void pools_take_the_largest_byte(void **state)
     }
 }
 
+static void reference_weights(const struct op_test *test, const struct test_array *in,
+                              struct test_array *out)
+{
+    const struct matmul_attrs *attrs = test->attrs;
+    const int64_t k = in[0].shape.dims[in[0].shape.rank - 1];
+    const int64_t n = out[0].shape.dims[out[0].shape.rank - 1];
+
+    for (int64_t i = 0; i < shape_count(&out[0].shape); i++) {
+        const int64_t row = i / n, j = i % n;
+        const double zero = number(test, in, MATMUL_BYTES_ZERO);
+        double sum = attrs->has_bias ? in[MATMUL_BIAS].values[j] : 0;
+
+        for (int64_t s = 0; s < k; s++)
+            sum += in[0].values[row * k + s] *
+                   (double)((float)(in[1].values[attrs->trans_b ? j * k + s : s * n + j] - zero) *
+                            (float)in[MATMUL_BYTES_SCALE].values[j]);
+        if (attrs->epilogue.has_residual)
+            sum += in[MATMUL_RESIDUAL].values[i];
+        out[0].values[i] = attrs->epilogue.act == ACT_RELU ? fmax(sum, 0) : sum;
+    }
+}
+
+/* A row alone goes from bytes to registers, among others by packed floats: the same bits. */
+static void weights_of_bytes_give_what_floats_give(void **state)
+{
+    (void)state;
+    for (int code = 0; code < 16; code++) {
+        const enum dtype b = byte_type(code & 1);
+        const int64_t n = code & 4 ? 130 : 19, k = code & 8 ? 900 : 33;
+        struct matmul_attrs attrs = {.trans_b = (code & 2) != 0, .has_bias = code % 3 != 0};
+        struct op_test test = {.op = "MatMulBytes",
+                               .domain = "sluice",
+                               .attrs = &attrs,
+                               .inputs = MATMUL_BYTES_INPUTS,
+                               .reference = reference_weights,
+                               .rows = true,
+                               .relative = 1e-5,
+                               .absolute = 1e-4};
+
+        attrs.epilogue.act = code % 5 == 1 ? ACT_RELU : ACT_NONE;
+        attrs.epilogue.has_residual = code % 5 == 2;
+        test.in[0] = (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(3, 5, k)};
+        test.in[1] =
+            bytes(b, attrs.trans_b ? (struct shape)SHAPE(n, k) : (struct shape)SHAPE(k, n));
+        test.in[1].constant = true;
+        if (attrs.has_bias)
+            test.in[MATMUL_BIAS] =
+                (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(n), .constant = true};
+        if (attrs.epilogue.has_residual)
+            test.in[MATMUL_RESIDUAL] =
+                (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(3, 5, n)};
+        test.in[MATMUL_BYTES_SCALE] = (struct op_input){
+            .dtype = DTYPE_FLOAT, .shape = SHAPE(n), .low = 0.001, .high = 0.01, .constant = true};
+        test.in[MATMUL_BYTES_ZERO] = zero(b);
+        op_test_run(tester, &test);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +287,7 @@ int main(void)
         cmocka_unit_test(averages_of_bytes_are_exact_sums_scaled_once),
         cmocka_unit_test(tables_are_read_by_the_bits_of_a_byte),
         cmocka_unit_test(pools_take_the_largest_byte),
+        cmocka_unit_test(weights_of_bytes_give_what_floats_give),
     };
 
     return run_cases_on_each_isa(tests);
