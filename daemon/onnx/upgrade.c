@@ -61,6 +61,8 @@ const struct upgrade upgrade_table[] = {
 
 enum status upgrade_form(struct form *form, struct error *err)
 {
+    if (strcmp(form->domain, "com.microsoft") == 0)
+        return upgrade_quantized(form, err);
     if (form->domain[0] != '\0')
         return STATUS_OK;
     /* A rewrite that changes the operator gives its newest form, so rows of the new one must not
@@ -177,7 +179,7 @@ int64_t upgrade_take_int(struct form *form, const char *name, int64_t absent)
 enum status upgrade_add(struct form *form, const struct upgrade_node *node,
                         struct value **out_value, struct error *err)
 {
-    struct value *in[3] = {node->in[0], node->in[1], node->in[2]};
+    struct value *in[UPGRADE_INPUTS];
     struct value *out = node->out != NULL ? node->out : graph_add_value(form->scope->graph, "");
     struct raw_attr attrs[2] = {node->attr[0], node->attr[1]};
     struct form added = {
@@ -194,6 +196,7 @@ enum status upgrade_add(struct form *form, const struct upgrade_node *node,
 
     if (out == NULL)
         return reader_no_memory(err);
+    memcpy((void *)in, (const void *)node->in, sizeof(in));
     added.name = arena_format(&form->scope->reader->arena, "%s/%s", form->name, node->op);
     if (added.name == NULL)
         return reader_no_memory(err);

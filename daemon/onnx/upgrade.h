@@ -32,11 +32,12 @@ void upgrade_set(struct form *form, struct raw_attr attr);
 /* Takes an integer away from the form; `absent` when it was not given. */
 int64_t upgrade_take_int(struct form *form, const char *name, int64_t absent);
 
-/* Builds one node of the newest form in front of the form: up to 3 inputs, up to 2 attributes. */
+/* Builds one node of the newest form in front of the form. */
+enum { UPGRADE_INPUTS = 16 };
 struct upgrade_node {
     const char *op;
     size_t inputs;
-    struct value *in[3];
+    struct value *in[UPGRADE_INPUTS];
     size_t attrs;
     struct raw_attr attr[2];
     struct value *out; /* NULL: a new one */
@@ -58,6 +59,9 @@ enum status upgrade_dft(struct form *form, struct error *err);
 enum status upgrade_upsample(struct form *form, struct error *err);
 enum status upgrade_resize_10(struct form *form, struct error *err);
 enum status upgrade_resize(struct form *form, struct error *err);
+
+/* upgrade_quantized.c: quantised operators of com.microsoft that are lowered; others stay. */
+enum status upgrade_quantized(struct form *form, struct error *err);
 
 /* upgrade_meaning.c: forms that meant something else */
 enum status upgrade_softmax(struct form *form, struct error *err);

@@ -30,6 +30,7 @@ static struct result read_one(int64_t opset, const struct message *node)
     put_tensor(&graph, GRAPH_TENSOR, "none", 1, 1, (const int64_t[]){0}, NULL, 0);
     put(&graph, GRAPH_NODE, node);
     message = model(opset, &graph);
+    put_opset(&message, MODEL_OPSET, "com.microsoft", 1);
     result.status =
         onnx_read_bytes(message.bytes, message.size, NULL, &result.graph, NULL, &result.err);
     if (result.status == STATUS_OK && !graph_is_valid(result.graph, &reason))
@@ -346,6 +347,40 @@ static void scatter_has_a_new_name(void **state)
     graph_destroy(graph);
 }
 
+/* --- quantised operators of com.microsoft -------------------------------------------------------
+ */
+
+static struct message microsoft(struct message message)
+{
+    put_text(&message, NODE_DOMAIN, "com.microsoft");
+    return message;
+}
+
+static void quantised_operators_are_lowered_to_real_ones(void **state)
+{
+    struct message concat = microsoft(node("QLinearConcat", "b w x b w x b w", "y"));
+    struct graph *graph = read_ok(21, with(concat, attr_int("axis", 1)));
+
+    (void)state;
+    expect_ops(graph, "DequantizeLinear DequantizeLinear Concat QuantizeLinear");
+    assert_int_equal(maker_of_y(graph)->inputs, 3);
+    graph_destroy(graph);
+    graph = read_ok(21, microsoft(node("QLinearSigmoid", "x b w b w", "y")));
+    expect_ops(graph, "DequantizeLinear Sigmoid QuantizeLinear");
+    graph_destroy(graph);
+    graph = read_ok(
+        21, with(microsoft(node("QLinearLeakyRelu", "x b w b", "y")), attr_float("alpha", 0.25F)));
+    expect_ops(graph, "DequantizeLinear LeakyRelu QuantizeLinear");
+    graph_destroy(graph);
+}
+
+static void quantised_operators_without_a_scale_are_refused(void **state)
+{
+    (void)state;
+    expect_refused(21, microsoft(node("QLinearSigmoid", "x", "y")), "are needed");
+    expect_refused(21, microsoft(node("QLinearConcat", "b w x b w", "y")), "axis");
+}
+
 /* --- the table ----------------------------------------------------------------------------------
  */
 
@@ -392,6 +427,8 @@ int main(void)
         cmocka_unit_test(old_batch_normalization_loses_what_training_wants),
         cmocka_unit_test(group_parameters_are_repeated_per_channel),
         cmocka_unit_test(scatter_has_a_new_name),
+        cmocka_unit_test(quantised_operators_are_lowered_to_real_ones),
+        cmocka_unit_test(quantised_operators_without_a_scale_are_refused),
         cmocka_unit_test(operators_are_described_in_the_form_the_table_makes),
         cmocka_unit_test(rows_of_one_operator_stand_oldest_first),
     };

@@ -107,22 +107,19 @@ INLINE vi to_floats(const struct int_product *p, vi sum, int64_t column)
     return vi_from_f(p->shift == NULL ? x : vadd(x, vload(p->shift + column)));
 }
 
-/* One vector of results. */
-INLINE void finish(const struct int_product *p, int64_t row, int64_t column, vi sum)
+/* Sums or floats of a strip.  Apart from the strips, of which there are many: bytes, whose products
+ * are the short ones, are finished there. */
+static void finish(const struct int_product *p, int64_t rows, int vectors, int64_t row,
+                   int64_t column, const int32_t *sums)
 {
-    const int64_t at = row * p->ldo + column, lanes = p->to - column;
+    for (int64_t r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++, sums += VW) {
+            const int64_t here = column + v * VW;
+            vi x = vi_load(sums);
 
-    switch (p->result) {
-    case INT_SUMS:
-        store_some((int32_t *)p->out + at, sum, lanes);
-        break;
-    case INT_BYTES:
-        store_low_bytes((uint8_t *)p->out + at, to_bytes(p, sum, column), lanes);
-        break;
-    case INT_FLOATS:
-        store_some((int32_t *)p->out + at, to_floats(p, sum, column), lanes);
-        break;
-    }
+            store_some((int32_t *)p->out + (row + r) * p->ldo + here,
+                       p->result == INT_SUMS ? x : to_floats(p, x, here), p->to - here);
+        }
 }
 
 /* What B's zero points take away: there in quads alone. */
@@ -174,9 +171,21 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
             UNROLL for (int v = 0; v < V; v++) s[r][v] =
                 less_zeros(p, s[r][v], row + r, column + v * VW);
         }
-    UNROLL for (int r = 0; r < R; r++)
-    {
-        UNROLL for (int v = 0; v < V; v++) finish(p, row + r, column + v * VW, s[r][v]);
+    if (p->result == INT_BYTES) {
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            UNROLL for (int v = 0; v < V; v++)
+                store_low_bytes((uint8_t *)p->out + (row + r) * p->ldo + column + v * VW,
+                                to_bytes(p, s[r][v], column + v * VW), p->to - column - v * VW);
+        }
+    } else {
+        int32_t sums[MOST_ROWS * VECTORS * VW];
+
+        UNROLL for (int r = 0; r < R; r++)
+        {
+            UNROLL for (int v = 0; v < V; v++) vi_store(sums + (r * V + v) * VW, s[r][v]);
+        }
+        finish(p, R, V, row, column, sums);
     }
 }
 
