@@ -209,9 +209,11 @@ INLINE void store_low_bytes(uint8_t *y, vi x, size_t count)
         y[k] = (uint8_t)lanes[k];
 }
 
-static void combine(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b, uint8_t *y,
-                    size_t count)
+static void combine(const struct byte_pair *parameters, const uint8_t *a, const uint8_t *b,
+                    uint8_t *y, size_t count)
 {
+    /* of our own: stores of bytes might change any other */
+    const struct byte_pair own = *parameters, *pair = &own;
     size_t i = 0;
 
     /* A vector of bytes is read whole only where it is there; 16 bytes at most. */

@@ -49,7 +49,7 @@ enum { STEP = 2, VECTORS = 2 };
 extern const struct int_gemm_ops TABLE;
 
 /* QUAD: bytes a vector of steps takes for each of its lanes. */
-enum { PANEL = VECTORS * VW, QUAD = 4, MOST_ROWS = 12 };
+enum { PANEL = VECTORS * VW, QUAD = 4, MOST_ROWS = 12, AHEAD = 8 * PANEL * QUAD };
 
 INLINE void store_some(int32_t *to, vi x, int64_t lanes)
 {
@@ -153,6 +153,7 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
         for (int64_t q = 0; q < steps; q++, b += PANEL * QUAD) {
             vi y[VECTORS];
 
+            UNROLL for (int v = 0; v < V; v++) _mm_prefetch(b + AHEAD + v * VW * QUAD, _MM_HINT_T0);
             UNROLL for (int v = 0; v < V; v++) y[v] = vi_load(b + v * VW * QUAD);
             UNROLL for (int r = 0; r < R; r++)
             {

@@ -117,10 +117,12 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
     s->epilogue = attrs->epilogue;
     s->has_bias = attrs->has_bias;
     if (s->m > FEW_ROWS) {
+        const struct gemm_matrix a = {NULL, g.k, 1};
+
         s->floats_bytes = (size_t)(g.k * COLUMNS) * sizeof(float);
         s->packed_bytes = int_round_up((int64_t)gemm_packed_bytes(s->isa, g.k, COLUMNS), 64);
         s->member_bytes = s->floats_bytes + s->packed_bytes +
-                          int_round_up((int64_t)gemm_scratch_bytes(s->isa, s->m, 1), 64);
+                          int_round_up((int64_t)gemm_scratch_bytes(s->isa, s->m, &a, 1), 64);
     }
     if (s->has_bias)
         TRY(constant_share(prepare, MATMUL_BIAS, (size_t)padded(g.n), false, 1, &s->bias));
