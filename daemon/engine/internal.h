@@ -422,6 +422,10 @@ struct node_layouts {
 enum status making_try(struct making *making, const struct node *node, enum layout body,
                        enum layout first, struct node_layouts *out_layouts, int *out_rank);
 uint64_t node_work(const struct node *node); /* work.c */
+/* The same in a batch of one, dimension 0 of all that is computed being the batch: what decides how
+ * a row is computed may not depend on the rows beside it. */
+uint64_t node_row_work(const struct node *node);
+struct shape value_row_shape(const struct value *value);
 /* Operations and bytes of a step by the geometry of its operands; each byte counts once. */
 void step_cost(struct step *step, const struct node *node);
 

@@ -4,7 +4,12 @@
  * choice, some (convolutions) have a better and a worse one, most follow their neighbours.  Where a
  * value's maker and a user differ, a reorder is paid, once for all users.  With two layouts, PLAIN
  * and BLOCKED, the cheapest whole is a minimum cut: side 0 is PLAIN, side 1 BLOCKED.  The graph's
- * borders are PLAIN.  For bytes NHWC stands where BLOCKED is for floats; steps with both stay PLAIN.
+ * borders are PLAIN.  For bytes NHWC stands where BLOCKED is for floats; steps with both stay
+ * PLAIN.
+ *
+ * Everything is priced in a batch of one.  Priced as they are, larger batches would find a
+ * reorder's fixed cost and the weights small, and have other kernels and other bits than a row
+ * alone.
  */
 #include <stdlib.h>
 
@@ -19,7 +24,7 @@ enum {
 
 struct node_options {
     struct node *node;
-    uint32_t body; /* thing of the cut */
+    uint32_t body;     /* thing of the cut */
     enum layout other; /* of side 1 */
     bool can_plain, can_blocked;
     bool first_plain;      /* BLOCKED with a plain in[0] is as good */
@@ -52,10 +57,13 @@ static uint64_t padding_bytes(const struct making *making, const struct node *no
 
     for (size_t i = 0; i < node->outputs; i++) {
         const struct value *value = node->out[i];
+        struct shape shape;
 
-        if (value != NULL && value_is_blockable(making, value))
-            bytes += layout_bytes(value_other_layout(value), block, value->dtype, &value->shape) -
-                     layout_bytes(LAYOUT_PLAIN, block, value->dtype, &value->shape);
+        if (value == NULL || !value_is_blockable(making, value))
+            continue;
+        shape = value_row_shape(value);
+        bytes += layout_bytes(value_other_layout(value), block, value->dtype, &shape) -
+                 layout_bytes(LAYOUT_PLAIN, block, value->dtype, &shape);
     }
     return bytes;
 }
@@ -104,9 +112,9 @@ static enum status find_options(struct making *making, struct node *node,
         int best_blocked = blocked_rank >= 0 ? blocked_rank : mixed_rank;
 
         if (plain_rank > best_blocked)
-            options->cost[0] += node_work(node) / 2;
+            options->cost[0] += node_row_work(node) / 2;
         else if (plain_rank < best_blocked)
-            options->cost[1] += node_work(node) / 2;
+            options->cost[1] += node_row_work(node) / 2;
     }
     return STATUS_OK;
 }
@@ -147,8 +155,9 @@ static uint32_t maker_thing(const struct node_options *options, size_t output)
 
 static uint64_t reorder_cost(const struct value *value)
 {
-    return 2 * (uint64_t)shape_count(&value->shape) * dtype_bytes(value->dtype) +
-           REORDER_FIXED_COST;
+    const struct shape shape = value_row_shape(value);
+
+    return 2 * (uint64_t)shape_count(&shape) * dtype_bytes(value->dtype) + REORDER_FIXED_COST;
 }
 
 /* A user pays when it is BLOCKED and the maker PLAIN (once for all users), or the other way round.

@@ -5,9 +5,20 @@
 
 enum { FLOPS_PER_BYTE = 8 };
 
-static uint64_t bytes_of(const struct value *value)
+struct shape value_row_shape(const struct value *value)
 {
-    return (uint64_t)shape_count(&value->shape) * dtype_bytes(value->dtype);
+    struct shape shape = value->shape;
+
+    if (value->constant == NULL && shape.rank > 0 && shape.dims[0] > 0)
+        shape.dims[0] = 1;
+    return shape;
+}
+
+static uint64_t count_of(const struct value *value, bool row)
+{
+    struct shape shape = row ? value_row_shape(value) : value->shape;
+
+    return (uint64_t)shape_count(&shape);
 }
 
 /* Multiplications and additions for one element of the result. */
@@ -22,19 +33,29 @@ static uint64_t flops_each(const struct node *node)
     return left->shape.rank > 0 ? 2 * (uint64_t)left->shape.dims[left->shape.rank - 1] : 0;
 }
 
-uint64_t node_work(const struct node *node)
+static uint64_t work_of(const struct node *node, bool row)
 {
     uint64_t work = 0;
 
     for (size_t i = 0; i < node->inputs; i++)
         if (node->in[i] != NULL)
-            work += bytes_of(node->in[i]);
+            work += count_of(node->in[i], row) * dtype_bytes(node->in[i]->dtype);
     for (size_t i = 0; i < node->outputs; i++)
         if (node->out[i] != NULL)
-            work += bytes_of(node->out[i]);
+            work += count_of(node->out[i], row) * dtype_bytes(node->out[i]->dtype);
     if (node->outputs > 0 && node->out[0] != NULL)
-        work += (uint64_t)shape_count(&node->out[0]->shape) * flops_each(node) / FLOPS_PER_BYTE;
+        work += count_of(node->out[0], row) * flops_each(node) / FLOPS_PER_BYTE;
     return work;
+}
+
+uint64_t node_work(const struct node *node)
+{
+    return work_of(node, false);
+}
+
+uint64_t node_row_work(const struct node *node)
+{
+    return work_of(node, true);
 }
 
 /* ---- what a profile counts ---- */

@@ -346,6 +346,46 @@ static void a_row_gives_the_same_bits_in_any_batch(void **state)
     network_destroy(network);
 }
 
+static void compare_alone_and_in_a_batch(struct rig *rig, int64_t side)
+{
+    enum { ROWS = 8, CHANNELS = 20, MAPS = 10 };
+    const size_t row = (size_t)(CHANNELS * side * side), result = MAPS;
+    struct graph *graph = graph_create();
+    struct value *x =
+        make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, CHANNELS, side, side));
+    struct node *conv = NODE(graph, "Conv", x, make_floats(graph, SHAPE(MAPS, CHANNELS, 3, 3), 1));
+    struct value *y = APPLY(graph, "GlobalAveragePool", conv->out[0]);
+    const struct shape one = SHAPE(1, CHANNELS, side, side),
+                       all = SHAPE(ROWS, CHANNELS, side, side);
+    float *in = malloc(ROWS * row * sizeof(*in)), alone[MAPS], together[ROWS * MAPS];
+    struct network *network;
+    struct plan *single, *batch;
+
+    set_borders(graph, 1, &x, 1, &y);
+    network = make_network(rig, graph);
+    single = make_plan(network, &one);
+    batch = make_plan(network, &all);
+    assert_non_null(in);
+    for (size_t i = 0; i < ROWS * row; i++)
+        in[i] = sinf((float)i);
+    assert_ok(run_floats(rig, batch, in, ROWS * row, together, ROWS * result));
+    for (size_t i = 0; i < ROWS; i++) {
+        assert_ok(run_floats(rig, single, in + i * row, row, alone, result));
+        assert_memory_equal(alone, together + i * result, sizeof(alone));
+    }
+    free(in);
+    plan_unref(single);
+    plan_unref(batch);
+    network_destroy(network);
+}
+
+/* Whether a reorder pays is a matter of size: of a row's. */
+static void layouts_do_not_depend_on_the_batch(void **state)
+{
+    for (int64_t side = 3; side < 24; side++)
+        compare_alone_and_in_a_batch(*state, side);
+}
+
 /* ---- the cache and the ledger ---- */
 
 static void a_plan_is_made_once_for_the_same_shapes(void **state)
@@ -625,6 +665,7 @@ int main(void)
         cmocka_unit_test(parts_along_an_inner_axis_are_copied_and_right),
         cmocka_unit_test(residuals_and_activations_become_part_of_convolutions),
         cmocka_unit_test(a_row_gives_the_same_bits_in_any_batch),
+        cmocka_unit_test(layouts_do_not_depend_on_the_batch),
         cmocka_unit_test(a_plan_is_made_once_for_the_same_shapes),
         cmocka_unit_test(the_plan_used_longest_ago_goes_first),
         cmocka_unit_test(a_plan_that_runs_outlives_its_place_in_the_cache),
