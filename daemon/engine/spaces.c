@@ -76,8 +76,9 @@ bool making_exile(struct making *making, const struct node *node)
     struct device *host = making->network->device->host;
     const struct value *out = an_output(node);
 
-    if (host == NULL || out == NULL || making_on_host(making, node) || node->op == &op_to_host ||
-        node->op == &op_to_device || host->ops->kernels(host, node->op) == NULL)
+    if (host == NULL || out == NULL || making_on_host(making, node) || is_exiled(making, node) ||
+        node->op == &op_to_host || node->op == &op_to_device ||
+        host->ops->kernels(host, node->op) == NULL)
         return false;
     making->exile = out->id;
     return true;
@@ -102,13 +103,15 @@ static enum status belongs_on_host(struct making *making, const struct node *nod
     struct node_layouts layouts;
     int rank = 0;
 
+    *out_host = is_exiled(making, node);
+    if (*out_host)
+        return STATUS_OK;
     if ((node->op->flags & OP_VIEW) != 0 && node->in[0] != NULL) {
         *out_host = node->in[0]->constant != NULL ? has_text(node)
                                                   : making_value_on_host(making, node->in[0]);
         return STATUS_OK;
     }
-    *out_host =
-        has_text(node) || is_exiled(making, node) || device->ops->kernels(device, node->op) == NULL;
+    *out_host = has_text(node) || device->ops->kernels(device, node->op) == NULL;
     if (*out_host)
         return STATUS_OK;
     for (enum layout body = LAYOUT_PLAIN; body < LAYOUT_COUNT; body++) {

@@ -165,6 +165,15 @@ static struct graph *make_views(void)
     return finish(graph, x, y);
 }
 
+/* A view that is none, for both its ends are the graph's; the device has no kernel that copies. */
+static struct graph *make_bare_view(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = input(graph);
+
+    return finish(graph, x, APPLY(graph, "Identity", x));
+}
+
 /* Behind NonZero nothing is known beforehand. */
 static struct graph *make_cut(void)
 {
@@ -198,6 +207,12 @@ static void a_plan_is_made_again_when_a_kernel_cannot_be_prepared(void **state)
 {
     (void)state;
     agrees(make_late_refusal, 5);
+}
+
+static void a_view_that_must_be_copied_is_left_to_the_host_once(void **state)
+{
+    (void)state;
+    agrees(make_bare_view, 3);
 }
 
 static void what_depends_on_data_goes_on_behind_a_cut(void **state)
@@ -344,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(steps_on_the_host_see_what_the_device_made),
         cmocka_unit_test(a_plan_is_made_again_when_a_kernel_cannot_be_prepared),
+        cmocka_unit_test(a_view_that_must_be_copied_is_left_to_the_host_once),
         cmocka_unit_test(what_depends_on_data_goes_on_behind_a_cut),
         cmocka_unit_test(a_plan_without_host_steps_is_recorded_and_replayed),
         cmocka_unit_test(a_plan_is_recorded_anew_when_a_kernel_got_better_code),

@@ -307,7 +307,9 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     struct far_state *state;
     enum status status = STATUS_OK;
 
-    if (strcmp(prepare->call.op->name, "sub") == 0) /* shows only now: the plan is made again */
+    /* Shows only now: the plan is made again. */
+    if (strcmp(prepare->call.op->name, "sub") == 0 ||
+        strcmp(prepare->call.op->name, "identity") == 0)
         return error_set(err, STATUS_UNSUPPORTED, "not today");
     state = calloc(1, sizeof(*state));
     if (state == NULL)
@@ -361,8 +363,8 @@ static const struct kernel kernel_far = {.name = "far:borrowed",
 /* None of these packs weights: the CPU's kernels would write to them. */
 static const struct kernel *const *kernels(struct device *device, const struct op_def *op)
 {
-    static const char *const names[] = {"add", "sub",       "mul",     "relu", "sigmoid",
-                                        "neg", "transpose", "softmax", "abs"};
+    static const char *const names[] = {"identity", "add", "sub",       "mul",     "relu",
+                                        "sigmoid",  "neg", "transpose", "softmax", "abs"};
     static const struct kernel *const list[] = {&kernel_far, NULL};
 
     (void)device;

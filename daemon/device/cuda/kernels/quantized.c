@@ -153,6 +153,23 @@ const struct kernel kernel_dynamic_quantize_linear_integers = {
 
 /* ---- products ---- */
 
+/* The forms that passes make for devices with `multiplies_bytes`. */
+static const char *refuse_matrices(const struct kernel_call *call)
+{
+    const struct quantized_matmul_attrs *attrs = call->attrs;
+
+    if (attrs->trans_b || attrs->has_bias)
+        return "a transposed matrix or a bias";
+    return attrs->epilogue.act == ACT_NONE ? NULL : "a fused activation";
+}
+
+static const char *refuse_conv(const struct kernel_call *call)
+{
+    const struct conv_attrs *attrs = call->attrs;
+
+    return attrs->epilogue.act == ACT_NONE ? NULL : "a fused activation";
+}
+
 static enum status prepare_product(struct kernel_prepare *prepare, size_t b, struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
@@ -282,14 +299,15 @@ static enum status run_qlinear_conv(const void *state, const struct kernel_call 
     return launch(&product, run, QLINEAR_B, QLINEAR_A);
 }
 
-#define PRODUCT(operator)                                                                          \
+#define PRODUCT(operator, refusal)                                                                 \
     const struct kernel kernel_##operator##_integers = {                                           \
         .name = "cuda:integers",                                                                   \
+        .refuses = refusal,                                                                        \
         .prepare = prepare_##operator,                                                             \
         .enqueue = run_##operator,                                                                 \
         .release = free,                                                                           \
     };
-PRODUCT(matmul_integer)
-PRODUCT(qlinear_matmul)
-PRODUCT(conv_integer)
-PRODUCT(qlinear_conv)
+PRODUCT(matmul_integer, refuse_matrices)
+PRODUCT(qlinear_matmul, refuse_matrices)
+PRODUCT(conv_integer, refuse_conv)
+PRODUCT(qlinear_conv, refuse_conv)

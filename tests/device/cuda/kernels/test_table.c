@@ -6,15 +6,22 @@
 #include "support/unit.h"
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and
- * what a plan knows without computing it.  Attention is not fused for it. */
+ * what a plan knows without computing it.  Attention is not fused for it, nor are bytes multiplied.
+ */
 static const char *const left_to_host[] = {"attention",
+                                           "byte_table",
                                            "compress",
                                            "constant",
                                            "linear_classifier",
                                            "linear_regressor",
+                                           "matmul_bytes",
+                                           "matmul_integer_to_float",
                                            "non_max_suppression",
                                            "nonzero",
                                            "normalizer",
+                                           "qlinear_add",
+                                           "qlinear_global_average_pool",
+                                           "qlinear_mul",
                                            "scaler",
                                            "shape",
                                            "size",
