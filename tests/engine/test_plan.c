@@ -388,6 +388,36 @@ static void layouts_do_not_depend_on_the_batch(void **state)
 
 /* ---- the cache and the ledger ---- */
 
+/* C of one row could be a bias, which a sum begins with; C of more rows is added at the end. */
+static void a_computed_c_of_gemm_gives_a_row_the_same_bits_in_any_batch(void **state)
+{
+    enum { SIZE = 67, ROWS = 3 };
+    struct rig *rig = *state;
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, SIZE));
+    struct value *w = make_floats(graph, SHAPE(SIZE, SIZE), 1);
+    struct value *y = APPLY(graph, "Gemm", x, w, APPLY(graph, "Exp", x));
+    const struct shape one = SHAPE(1, SIZE), all = SHAPE(ROWS, SIZE);
+    static float in[ROWS * SIZE], together[ROWS * SIZE], alone[SIZE];
+    struct network *network;
+    struct plan *single, *batch;
+
+    set_borders(graph, 1, &x, 1, &y);
+    network = make_network(rig, graph);
+    single = make_plan(network, &one);
+    batch = make_plan(network, &all);
+    for (int i = 0; i < ROWS * SIZE; i++)
+        in[i] = sinf((float)i);
+    assert_ok(run_floats(rig, batch, in, ROWS * SIZE, together, ROWS * SIZE));
+    for (int row = 0; row < ROWS; row++) {
+        assert_ok(run_floats(rig, single, in + row * SIZE, SIZE, alone, SIZE));
+        assert_memory_equal(alone, together + row * SIZE, sizeof(alone));
+    }
+    plan_unref(single);
+    plan_unref(batch);
+    network_destroy(network);
+}
+
 static void a_plan_is_made_once_for_the_same_shapes(void **state)
 {
     struct rig *rig = *state;
@@ -666,6 +696,7 @@ int main(void)
         cmocka_unit_test(residuals_and_activations_become_part_of_convolutions),
         cmocka_unit_test(a_row_gives_the_same_bits_in_any_batch),
         cmocka_unit_test(layouts_do_not_depend_on_the_batch),
+        cmocka_unit_test(a_computed_c_of_gemm_gives_a_row_the_same_bits_in_any_batch),
         cmocka_unit_test(a_plan_is_made_once_for_the_same_shapes),
         cmocka_unit_test(the_plan_used_longest_ago_goes_first),
         cmocka_unit_test(a_plan_that_runs_outlives_its_place_in_the_cache),

@@ -1,6 +1,7 @@
 /* MatMul and Gemm in float: with weights packed at load, and of two computed matrices.
  *
- * Gemm's C is a bias when it is one row, and a residual when it has the size of the result. */
+ * Gemm's C is a bias when it is one row, and a residual when it has the size of the result; what is
+ * computed and both is a residual, which it would be in a larger batch. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -45,7 +46,9 @@ static const char *describe_c(const struct kernel_call *call, struct product *pr
 {
     const struct operand *c = kernel_input(call, GEMM_C);
     const int64_t n = product->geometry.n, elements = c != NULL ? shape_count(&c->shape) : 0;
-    const bool is_row = c != NULL && (c->shape.rank < 2 || c->shape.dims[0] == 1);
+    const bool is_row =
+        c != NULL && (c->shape.rank < 2 ||
+                      (c->shape.dims[0] == 1 && (c->constant != NULL || product->geometry.m != 1)));
 
     if (c == NULL || product->bias_scale == 0)
         return NULL;
