@@ -17,6 +17,7 @@
  * kernels for it.  A ReLU or Clip in front of the Q joins the product.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "graph/match.h"
@@ -156,6 +157,21 @@ static bool read_weights(const struct value *value, int64_t axis, size_t rank,
            shape_count(&out->scale->shape) == out->bytes->shape.dims[axis];
 }
 
+/* Sums of bytes are kept in 32 bits, where floats have no such end. */
+static bool sums_fit(const struct quantized *w, int64_t channels, const struct value *bias)
+{
+    const int32_t *start = bias != NULL ? bias->constant->tensor.data : NULL;
+    int64_t room;
+
+    if (channels <= 0)
+        return false;
+    room = INT32_MAX - shape_count(&w->bytes->shape) / channels * UINT8_MAX * UINT8_MAX;
+    for (int64_t i = 0; start != NULL && i < channels; i++)
+        if (llabs((long long)start[i]) > room)
+            return false;
+    return room >= 0;
+}
+
 /* The int32 bias in units of the products: its scale must be theirs. */
 static bool read_bias(struct value *value, const struct quantized *x, const struct quantized *w,
                       int64_t channels, struct value **out_bias)
@@ -164,7 +180,7 @@ static bool read_bias(struct value *value, const struct quantized *x, const stru
 
     *out_bias = NULL;
     if (value == NULL)
-        return true;
+        return sums_fit(w, channels, NULL);
     if (!read_dequantize(value, &bias) || bias.bytes->dtype != DTYPE_INT32 ||
         !is_constant(bias.bytes) || bias.bytes->shape.rank != 1 ||
         bias.bytes->shape.dims[0] != channels ||
@@ -180,7 +196,7 @@ static bool read_bias(struct value *value, const struct quantized *x, const stru
             return false;
     }
     *out_bias = bias.bytes;
-    return true;
+    return sums_fit(w, channels, bias.bytes);
 }
 
 /* The inputs that all QLinear products have at the same places. */
@@ -278,13 +294,14 @@ static enum status fuse_pair(struct fusion *fusion, const struct op_def *op)
         return STATUS_OK;
     in[QLINEAR_PAIR_A] = a.bytes;
     in[QLINEAR_PAIR_A_SCALE] = a.scale;
-    in[QLINEAR_PAIR_A_ZERO] = a.zero;
+    in[QLINEAR_PAIR_A_ZERO] = zero_input(fusion->graph, &a);
     in[QLINEAR_PAIR_B] = b.bytes;
     in[QLINEAR_PAIR_B_SCALE] = b.scale;
-    in[QLINEAR_PAIR_B_ZERO] = b.zero;
+    in[QLINEAR_PAIR_B_ZERO] = zero_input(fusion->graph, &b);
     in[QLINEAR_PAIR_Y_SCALE] = fusion->y.scale;
     in[QLINEAR_PAIR_Y_ZERO] = zero_input(fusion->graph, &fusion->y);
-    if (in[QLINEAR_PAIR_Y_ZERO] == NULL)
+    if (in[QLINEAR_PAIR_A_ZERO] == NULL || in[QLINEAR_PAIR_B_ZERO] == NULL ||
+        in[QLINEAR_PAIR_Y_ZERO] == NULL)
         return STATUS_NO_MEMORY;
     made = node_replace(fusion->graph, fusion->root, op, 8, in);
     if (made == NULL)

@@ -74,10 +74,10 @@ static struct value *weights(struct world *world)
     return dq;
 }
 
-static struct value *bias(struct world *world, float first_scale)
+static struct value *bias_of(struct world *world, float first_scale, int32_t first)
 {
     struct value *b = make_constant(world->graph, DTYPE_INT32, 1, (const int64_t[]){3},
-                                    (const int32_t[]){10, 20, 30});
+                                    (const int32_t[]){first, 20, 30});
     struct value *dq =
         make(world->graph, "DequantizeLinear", b,
              make_floats(world->graph, 3, (const float[]){first_scale, 0.25F, 0.5F}), NULL);
@@ -86,10 +86,15 @@ static struct value *bias(struct world *world, float first_scale)
     return dq;
 }
 
-static struct value *conv(struct world *world, float first_scale)
+static struct value *conv_with(struct world *world, float first_scale, int32_t first_bias)
 {
     return make(world->graph, "Conv", dequantized(world, world->bytes, 0.5, 3), weights(world),
-                bias(world, first_scale));
+                bias_of(world, first_scale, first_bias));
+}
+
+static struct value *conv(struct world *world, float first_scale)
+{
+    return conv_with(world, first_scale, 10);
 }
 
 static void a_convolution_between_bytes_takes_its_bias_and_relu(void **state)
@@ -124,6 +129,14 @@ static void a_bias_in_another_scale_stays_real(void **state)
     assert_null(find_op(world->graph, "QLinearConv"));
 }
 
+static void a_bias_with_which_sums_could_overflow_stays_real(void **state)
+{
+    struct world *world = *state;
+
+    run_on(world, true, quantized(world, conv_with(world, 0.125F, INT32_MIN), 2, 7));
+    assert_null(find_op(world->graph, "QLinearConv"));
+}
+
 static void a_result_that_is_also_read_as_it_is_stays_real(void **state)
 {
     struct world *world = *state;
@@ -147,6 +160,22 @@ static void sums_and_moves_stay_bytes(void **state)
     assert_int_equal(count_ops(world->graph, NULL), 3);
     assert_ptr_equal(find_op(world->graph, "Transpose")->in[0], world->bytes);
     assert_non_null(find_op(world->graph, "QLinearAdd"));
+}
+
+static void a_sum_of_bytes_without_zero_points_gets_them(void **state)
+{
+    struct world *world = *state;
+    struct value *half = make_number(world->graph, 0.5);
+    struct value *bytes = make(world->graph, "QuantizeLinear", world->x, half, NULL);
+    struct value *a = make(world->graph, "DequantizeLinear", bytes, half, NULL);
+    const struct node *made;
+
+    bytes->dtype = DTYPE_UINT8;
+    run_on(world, true, quantized(world, make(world->graph, "Add", a, a, NULL), 1, 3));
+    made = find_op(world->graph, "QLinearAdd");
+    assert_non_null(made);
+    assert_non_null(made->in[QLINEAR_PAIR_A_ZERO]);
+    assert_non_null(made->in[QLINEAR_PAIR_B_ZERO]);
 }
 
 static void a_move_into_another_scale_is_left(void **state)
@@ -230,8 +259,10 @@ int main(void)
         TEST(a_convolution_between_bytes_takes_its_bias_and_relu),
         TEST(other_devices_keep_their_floats),
         TEST(a_bias_in_another_scale_stays_real),
+        TEST(a_bias_with_which_sums_could_overflow_stays_real),
         TEST(a_result_that_is_also_read_as_it_is_stays_real),
         TEST(sums_and_moves_stay_bytes),
+        TEST(a_sum_of_bytes_without_zero_points_gets_them),
         TEST(a_move_into_another_scale_is_left),
         TEST(a_function_of_bytes_is_a_table),
         TEST(what_is_dequantised_and_quantised_alike_is_the_bytes),
