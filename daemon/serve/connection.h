@@ -79,7 +79,9 @@ struct http2 {
     nghttp2_session *session;
     struct call *frame_call; /* whose DATA frame is being received */
     size_t frame_left;
-    int64_t called_us; /* when a call began or ended last, or the connection began */
+    /* When a call began or ended last, the connection began, or it was told to go. */
+    int64_t called_us;
+    bool told_to_go; /* for want of calls */
 };
 
 struct connection {

@@ -12,6 +12,8 @@
 #include "serve/internal.h"
 
 enum { IN_PLACE_LEAST = 4096, HEADER_LIST_MAX = 16 << 10 };
+/* gRPC's own clients look at connections without calls every 5 s. */
+enum { GOING_GRACE_US = 10 * 1000 * 1000 };
 enum { RESET_BURST = 100000, RESET_RATE = 10000 }; /* clients may cancel freely */
 
 static nghttp2_session_callbacks *callbacks; /* made once, shared by all sessions */
@@ -362,6 +364,24 @@ static struct call *find_late(struct connection *connection, int64_t now_us)
     return NULL;
 }
 
+/* Nobody uses it: first it is told to go, and is closed when calls that had been sent before the
+ * peer heard of it have had their time to come.  The last GOAWAY names the last call taken. */
+static void sweep_idle(struct connection *connection, int64_t now_us)
+{
+    struct http2 *http2 = &connection->http2;
+    int64_t idle_us = now_us - http2->called_us;
+
+    if (!list_is_empty(&connection->calls) || connection->draining)
+        return;
+    if (!http2->told_to_go && idle_us > connection->server->limits.grpc_idle_timeout_us) {
+        http2->told_to_go = true;
+        http2->called_us = now_us;
+        (void)nghttp2_submit_shutdown_notice(http2->session);
+    } else if (http2->told_to_go && idle_us > GOING_GRACE_US) {
+        (void)nghttp2_session_terminate_session(http2->session, NGHTTP2_NO_ERROR);
+    }
+}
+
 static bool sweep(struct connection *connection, int64_t now_us)
 {
     const struct limits *limits = &connection->server->limits;
@@ -379,11 +399,7 @@ static bool sweep(struct connection *connection, int64_t now_us)
             (void)nghttp2_submit_rst_stream(connection->http2.session, NGHTTP2_FLAG_NONE,
                                             call->stream_id, NGHTTP2_CANCEL);
     }
-    /* Its GOAWAY names the last call taken: whoever sent one just now knows that it may be sent
-     * again. */
-    if (list_is_empty(&connection->calls) &&
-        now_us - connection->http2.called_us > limits->grpc_idle_timeout_us)
-        (void)nghttp2_session_terminate_session(connection->http2.session, NGHTTP2_NO_ERROR);
+    sweep_idle(connection, now_us);
     connection_touch(connection);
     return true;
 }

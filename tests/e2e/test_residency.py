@@ -391,7 +391,7 @@ class Refusing(Case):
 class Impatient(Case):
     """Clients without a deadline, on a device that somebody else fills."""
 
-    more = ["--set", "Server.RequestTimeout=0", "--set", "Memory.MemoryWait=300ms"]
+    more = ["--set", "Server.RequestTimeout=0", "--set", "Memory.MemoryWait=1s"]
 
     def setUp(self):
         self.hog = harness.temporary_file(self, "0")
