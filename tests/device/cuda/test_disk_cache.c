@@ -120,7 +120,7 @@ static void a_link_is_not_followed(void **state)
 /* Of 4096 bytes, with some for each header. */
 static void what_was_not_used_for_longest_goes_first(void **state)
 {
-    char data[1200], key[8];
+    char data[1200], key[16];
 
     (void)state;
     memset(data, 'x', sizeof(data) - 1);
