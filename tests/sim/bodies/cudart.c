@@ -290,7 +290,7 @@ EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
     return cudaSuccess;
 }
 
-/* ---- what is asked only with the libraries that have nothing in them ---- */
+/* ---- what no kernel needs: libraries, clients' memory ---- */
 
 #define NOT_HERE(name, parameters)                                                                 \
     EXPORT cudaError_t name parameters                                                             \
@@ -309,3 +309,5 @@ NOT_HERE(cudaLibraryLoadData,
           unsigned library_count))
 NOT_HERE(cudaLibraryGetKernel, (cudaKernel_t * out, cudaLibrary_t library, const char *name))
 NOT_HERE(cudaLibraryUnload, (cudaLibrary_t library))
+NOT_HERE(cudaIpcOpenMemHandle, (void **out, cudaIpcMemHandle_t handle, unsigned flags))
+NOT_HERE(cudaIpcCloseMemHandle, (void *at))
