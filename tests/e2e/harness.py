@@ -11,6 +11,10 @@ import tempfile
 import time
 import unittest
 
+# gRPC's handlers of fork() close files of a child that is about to become a server.  Read when gRPC
+# is imported: import this module first.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
 SKIPPED = 77  # what ctest takes as skipped
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/triton-example-repository")
 MODELS = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../models"))  # the demo's
