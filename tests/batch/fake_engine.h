@@ -194,11 +194,14 @@ bool plan_takes_foreign_output(const struct plan *plan, size_t output)
 
 static inline enum status fake_compute(struct plan *plan, struct run *run, struct error *err)
 {
-    const float *in = plan->network->last_in = run->in[0].data;
+    const float *in = run->in[0].data;
     float *out = run->out[0].data;
     size_t count = (size_t)(plan->in.dims[0] * FAKE_WIDTH);
 
+    pthread_mutex_lock(&plan->network->lock);
+    plan->network->last_in = in;
     plan->network->last_out = out;
+    pthread_mutex_unlock(&plan->network->lock);
     for (size_t i = 0; i < count; i++)
         if (in[i] <= BAD_VALUE)
             return error_set(err, STATUS_INVALID, "node 'fake': index is out of range");
