@@ -238,7 +238,7 @@ static void *take_apart(struct op_tester *tester, size_t bytes, const void *from
 {
     struct mem_source *source = tester->devices[0]->memory;
     struct device_room *room = &tester->room;
-    void *block;
+    void *block = NULL;
 
     bytes = bytes > 0 ? bytes : 1;
     if (room->apart_count == ROOM_APART || source->ops->reserve(source, bytes, &block) != STATUS_OK)

@@ -126,12 +126,23 @@ static struct op_test make_test(const struct attention_attrs *attrs, struct shap
 }
 
 /* [lead…, row, column] as they lie, and with rows in front of the heads. */
-static const struct attention_axes in_order = {{0, 1, 2, 3}}, by_rows = {{0, 2, 1, 3}};
+#define IN_ORDER                                                                                   \
+    {                                                                                              \
+        {                                                                                          \
+            0, 1, 2, 3                                                                             \
+        }                                                                                          \
+    }
+#define BY_ROWS                                                                                    \
+    {                                                                                              \
+        {                                                                                          \
+            0, 2, 1, 3                                                                             \
+        }                                                                                          \
+    }
 
 static const struct attention_attrs plain = {
-    .scale = 0.25f, .q = in_order, .k = in_order, .v = in_order, .out = in_order};
+    .scale = 0.25f, .q = IN_ORDER, .k = IN_ORDER, .v = IN_ORDER, .out = IN_ORDER};
 static const struct attention_attrs heads = {
-    .scale = 0.25f, .q = by_rows, .k = by_rows, .v = by_rows, .out = by_rows};
+    .scale = 0.25f, .q = BY_ROWS, .k = BY_ROWS, .v = BY_ROWS, .out = BY_ROWS};
 
 static void heads_of_every_size_are_right(void **state)
 {
