@@ -27,6 +27,7 @@ import time
 
 MiB = 2 ** 20
 PROBES_MOST, PROBE_TRIES = 0.3, 4  # tail-loss probes a request in a run that counts; runs at most
+READY_S, LOAD_S = 60, 120  # a daemon that takes longer to be ready, a load that takes longer, is a fault
 Cost = collections.namedtuple("Cost", "us faults")
 
 
@@ -136,14 +137,17 @@ class Daemon:
             return subprocess.Popen(command, stderr=None if options.verbose else log)
 
     def add(self, options, name):
+        file = (options.models / f"{name}.onnx").resolve()
+        if not file.exists():
+            sys.exit(f"no {file}: make the models with benchmarks/make_models.py {options.models}")
         folder = self.repository / name / "1"
         folder.mkdir(parents=True)
-        os.symlink((options.models / f"{name}.onnx").resolve(), folder / "model.onnx")
+        os.symlink(file, folder / "model.onnx")
         extra = "" if name == "identity" else "dynamic_batching { }"
         (folder.parent / "config.pbtxt").write_text(f'name: "{name}" max_batch_size: 64 {extra}\n')
 
     def wait_ready(self):
-        while time.perf_counter() < self.begin + 60:
+        while time.perf_counter() < self.begin + READY_S:
             with contextlib.suppress(OSError):
                 with socket.create_connection(("127.0.0.1", self.http), timeout=5) as s:
                     s.sendall(b"GET /v2/health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -153,7 +157,9 @@ class Daemon:
             if self.process.poll() is not None:
                 sys.exit(f"sluiced ended: {self.log.read_text()}")
             time.sleep(0.001)
-        sys.exit("sluiced did not become ready within 60 s")
+        log = self.log.read_text()
+        self.stop()
+        sys.exit(f"sluiced did not become ready within {READY_S} s: {log}")
 
     def ctl(self, *arguments, check=True):
         done = subprocess.run([self.ctl_program, "--server", self.admin, "--json", *arguments],
@@ -179,7 +185,10 @@ def h2load(port, path, body, headers, clients, requests, http1):
         for header in headers:
             command += ["-H", header]
         command += (["--h1"] if http1 else []) + [f"http://127.0.0.1:{port}{path}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LOAD_S)
+        except subprocess.TimeoutExpired as late:
+            sys.exit(f"h2load did not end within {LOAD_S} s on port {port}: {late.stdout}{late.stderr}")
     if f"{requests} succeeded" not in done.stdout:
         sys.exit(f"h2load failed: {done.stdout}{done.stderr}")
 
@@ -207,26 +216,36 @@ def median_cost(costs):
     return Cost(statistics.median(c.us for c in costs), statistics.median(c.faults for c in costs))
 
 
+@contextlib.contextmanager
+def wire_echo(options):
+    """The bare echo server of the same library, the floor: (pid, port)."""
+    port = free_port()
+    process = subprocess.Popen([str(options.build / "benchmarks" / "wire_echo"), f"127.0.0.1:{port}"])
+    try:
+        time.sleep(0.2)
+        yield process.pid, port
+    finally:
+        process.kill()
+        process.wait()
+
+
 def part_wire(options):
     daemon = Daemon(options, ["identity"], "Models.Load=identity")
-    port = free_port()
-    echo = subprocess.Popen([str(options.build / "benchmarks" / "wire_echo"), f"127.0.0.1:{port}"])
-    time.sleep(0.2)
     print(f"{'identity, 16 clients':<24}{'sluiced us':>12}{'floor us':>10}{'ratio':>7}{'figure':>8}"
-          f"{'faults':>8}{'floor':>8}{'load':>7}")
+          f"{'faults':>8}{'floor':>8}{'load':>7}", flush=True)
     try:
-        for protocol, size, requests, figure in (("grpc", 64, 20000, 2.0), ("http", 64, 20000, 2.0),
-                                                 ("grpc", 600 << 10, 1500, 1.0), ("http", 600 << 10, 1500, 1.0)):
-            ours, floor = [], []
-            for _ in range(options.rounds):
-                ours.append(wire_cost(daemon.pid, daemon.grpc if protocol == "grpc" else daemon.http, protocol,
-                                      b"identity", size, 16, requests))
-                floor.append(wire_cost(echo.pid, port, protocol, b"identity", size, 16, requests))
-            a, b = median_cost(ours), median_cost(floor)
-            print(f"{protocol + ' ' + str(size) + ' B':<24}{a.us:>12.1f}{b.us:>10.1f}{a.us / b.us:>7.2f}{figure:>8.1f}"
-                  f"{a.faults:>8.2f}{b.faults:>8.2f}{load_average():>7}", flush=True)
+        with wire_echo(options) as (pid, port):
+            for protocol, size, requests, figure in (("grpc", 64, 20000, 2.0), ("http", 64, 20000, 2.0),
+                                                     ("grpc", 600 << 10, 1500, 1.0), ("http", 600 << 10, 1500, 1.0)):
+                ours, floor = [], []
+                for _ in range(options.rounds):
+                    ours.append(wire_cost(daemon.pid, daemon.grpc if protocol == "grpc" else daemon.http, protocol,
+                                          b"identity", size, 16, requests))
+                    floor.append(wire_cost(pid, port, protocol, b"identity", size, 16, requests))
+                a, b = median_cost(ours), median_cost(floor)
+                print(f"{protocol + ' ' + str(size) + ' B':<24}{a.us:>12.1f}{b.us:>10.1f}{a.us / b.us:>7.2f}"
+                      f"{figure:>8.1f}{a.faults:>8.2f}{b.faults:>8.2f}{load_average():>7}", flush=True)
     finally:
-        echo.kill()
         daemon.stop()
 
 
@@ -270,12 +289,39 @@ def part_shared(options):
         daemon.stop()
 
 
+@contextlib.contextmanager
+def on_one_processor(*pids):
+    """These processes and what we start, on one processor: what remains is the programs' own cost, without the
+    interrupts between processors and the ways out of a halt (tens of microseconds on a virtual machine)."""
+    before = os.sched_getaffinity(0)
+
+    def place(processors):
+        for task in (int(task.name) for pid in pids for task in pathlib.Path(f"/proc/{pid}/task").iterdir()):
+            os.sched_setaffinity(task, processors)
+        os.sched_setaffinity(0, processors)
+
+    place({min(before)})
+    try:
+        yield
+    finally:
+        place(before)
+
+
 def part_latency(options):
     daemon = Daemon(options, ["mlp_16"], "Models.Load=mlp_16")
+
+    def measure(pid, port, model):
+        costs = [wire_cost(pid, port, "grpc", model, 64, 1, 10000) for _ in range(options.rounds)]
+        return median_cost(costs).us
+
     try:
-        costs = [wire_cost(daemon.pid, daemon.grpc, "grpc", b"mlp_16", 64, 1, 10000) for _ in range(options.rounds)]
-        print(f"MLP 16-64-10 over gRPC, one client: {median_cost(costs).us:.1f} us of CPU a request "
-              f"(figure 60, Triton 341), {median_cost(costs).faults:.2f} page faults")
+        with wire_echo(options) as echo:
+            for name, state in (("client and server where the kernel puts them", contextlib.nullcontext()),
+                                ("both on one processor", on_one_processor(daemon.pid, echo[0]))):
+                with state:
+                    ours, floor = measure(daemon.pid, daemon.grpc, b"mlp_16"), measure(*echo, b"mlp_16")
+                print(f"MLP 16-64-10 over gRPC, one client, {name}: {ours:.1f} us of CPU a request, the bare echo "
+                      f"{floor:.1f} (figure 60, Triton 341)", flush=True)
     finally:
         daemon.stop()
 
