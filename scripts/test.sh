@@ -19,7 +19,7 @@ test() {
     phase "dev: build (gcc)" test_build dev
     phase "dev: all tests" test_ctest dev -LE slow
     phase "clang: build" test_build clang
-    phase "release: build" test_build release
+    phase "ndebug: build" test_build ndebug
     phase "asan: build" test_build asan
     phase "asan: unit, process, end to end, fuzz replay" test_ctest asan -LE "${slow:+slow|}${slow:-conformance|slow}"
     phase "tsan: build" test_build tsan thread_tests
@@ -69,12 +69,13 @@ test_build() { # PRESET [TARGET]
 
 # OpenMP's threads are not instrumented: under ThreadSanitizer kernels run on one.
 test_ctest() { # PRESET CTEST-ARGUMENT...
-    local preset=$1
+    local preset=$1 jobs
     shift
+    jobs=$(nproc) # asked before OMP_NUM_THREADS, which nproc obeys, is set
     [ "$preset" != tsan ] || export SLUICE_DEVICE_THREADS=1 OMP_NUM_THREADS=1
     export ASAN_OPTIONS=detect_leaks=1 UBSAN_OPTIONS=print_stacktrace=1
     export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-    ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$(nproc)" \
+    ctest --test-dir "build/$preset" --output-on-failure --no-tests=error -j "$jobs" \
         --output-junit "$PWD/build/results/$preset.xml" "$@" || return 1
     test_conformance_summary "$preset"
 }
