@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "device/host_source.h"
 #include "device/kernel.h"
 #include "observe/log.h"

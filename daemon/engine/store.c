@@ -21,13 +21,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "engine/internal.h"
 #include "graph/planner.h"
 
 #define LOG_COMPONENT "engine"
 #include "observe/log.h"
 
-enum { STORE_VERSION = 2, PATH_BYTES = 4096 };
+enum { STORE_VERSION = 2, PATH_BYTES = 4096, NAME_BYTES = 48 };
 
 struct header {
     char magic[8];
@@ -72,32 +73,12 @@ static uint64_t check_sum(const struct header *header, const uint64_t *offsets)
     return sum;
 }
 
-static bool name_file(const char *folder, const uint64_t hash[2], char path[PATH_BYTES])
+static void name_file(const uint64_t hash[2], char name[NAME_BYTES])
 {
-    int length = snprintf(path, PATH_BYTES, "%s/%016" PRIx64 "%016" PRIx64 ".packing", folder,
-                          hash[0], hash[1]);
-
-    return length > 0 && length < PATH_BYTES;
+    (void)snprintf(name, NAME_BYTES, "%016" PRIx64 "%016" PRIx64 ".packing", hash[0], hash[1]);
 }
 
 /* ---- reading ---- */
-
-static bool read_all(int file, void *to, size_t bytes)
-{
-    char *at = to;
-
-    while (bytes > 0) {
-        ssize_t count = read(file, at, bytes);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return false;
-        at += count;
-        bytes -= (size_t)count;
-    }
-    return true;
-}
 
 /* Header and offsets; the file has exactly their size. */
 static bool read_packing(int file, const struct header *wanted, struct header *header,
@@ -107,12 +88,12 @@ static bool read_packing(int file, const struct header *wanted, struct header *h
 
     return fstat(file, &facts) == 0 && S_ISREG(facts.st_mode) &&
            (uint64_t)facts.st_size == sizeof(*header) + wanted->count * sizeof(*offsets) &&
-           read_all(file, header, sizeof(*header)) &&
+           file_read_all(file, header, sizeof(*header)) &&
            memcmp(header->magic, wanted->magic, sizeof(header->magic)) == 0 &&
            header->version == wanted->version && header->byte_order == wanted->byte_order &&
            header->count == wanted->count &&
            memcmp(header->hash, wanted->hash, sizeof(header->hash)) == 0 &&
-           read_all(file, offsets, wanted->count * sizeof(*offsets)) &&
+           file_read_all(file, offsets, wanted->count * sizeof(*offsets)) &&
            check_sum(header, offsets) == header->check;
 }
 
@@ -145,13 +126,15 @@ enum status store_find(const char *folder, struct plan_buffer *buffers, size_t c
 {
     struct header wanted = EMPTY;
     struct error err = {0};
-    char path[PATH_BYTES];
+    char name[NAME_BYTES], path[PATH_BYTES];
     enum status status;
-    int file;
+    int file, length;
 
     wanted.count = count;
     hash_buffers(buffers, count, wanted.hash);
-    if (!name_file(folder, wanted.hash, path))
+    name_file(wanted.hash, name);
+    length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+    if (length <= 0 || length >= PATH_BYTES)
         return STATUS_NOT_FOUND;
     file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0)
@@ -166,43 +149,14 @@ enum status store_find(const char *folder, struct plan_buffer *buffers, size_t c
 
 /* ---- writing ---- */
 
-static bool write_all(int file, const void *from, size_t bytes)
+static bool write_file(const char *folder, const struct header *header, const uint64_t *offsets)
 {
-    const char *at = from;
+    const struct file_piece pieces[] = {{header, sizeof(*header)},
+                                        {offsets, header->count * sizeof(*offsets)}};
+    char name[NAME_BYTES];
 
-    while (bytes > 0) {
-        ssize_t count = write(file, at, bytes);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return false;
-        at += count;
-        bytes -= (size_t)count;
-    }
-    return true;
-}
-
-/* Beside it first: nobody sees half a file, and of two writers one wins. */
-static bool write_file(const char *folder, const char *path, const struct header *header,
-                       const uint64_t *offsets)
-{
-    char beside[PATH_BYTES];
-    int length = snprintf(beside, sizeof(beside), "%s/.packing.XXXXXX", folder), file;
-    bool is_written;
-
-    if (length <= 0 || length >= PATH_BYTES)
-        return false;
-    file = mkostemp(beside, O_CLOEXEC);
-    if (file < 0)
-        return false;
-    is_written = write_all(file, header, sizeof(*header)) &&
-                 write_all(file, offsets, header->count * sizeof(*offsets));
-    is_written = close(file) == 0 && is_written;
-    if (is_written && rename(beside, path) == 0)
-        return true;
-    (void)unlink(beside);
-    return false;
+    name_file(header->hash, name);
+    return file_write_whole(folder, name, ".packing.", pieces, 2);
 }
 
 void store_keep(const char *folder, const struct plan_buffer *buffers, size_t count,
@@ -210,7 +164,6 @@ void store_keep(const char *folder, const struct plan_buffer *buffers, size_t co
 {
     struct header header = EMPTY;
     uint64_t *offsets = calloc(count, sizeof(*offsets));
-    char path[PATH_BYTES];
 
     if (offsets == NULL)
         return;
@@ -222,7 +175,7 @@ void store_keep(const char *folder, const struct plan_buffer *buffers, size_t co
     header.check = check_sum(&header, offsets);
     hash_buffers(buffers, count, header.hash);
     (void)mkdir(folder, 0750);
-    if (!name_file(folder, header.hash, path) || !write_file(folder, path, &header, offsets))
+    if (!write_file(folder, &header, offsets))
         log_warn("packings cannot be kept in '%s': %s, ignoring", folder, strerror(errno));
     free(offsets);
 }

@@ -9,13 +9,12 @@
 #include "support/op_tester.h"
 #include "support/unit.h"
 
-static struct op_tester *tester; /* the group's */
+static struct op_tester *tester; /* the group's; each test finds it in its state, too */
 
 static inline int open_tester(void **state)
 {
-    (void)state;
     device_register(&device_cpu_ops);
-    tester = op_tester_create(OP_TEST_DEVICE);
+    *state = tester = op_tester_create(OP_TEST_DEVICE);
     return 0;
 }
 

@@ -12,10 +12,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "device/cuda/hash.h"
 #include "observe/log.h"
 
-enum { FORMAT_VERSION = 1, PATH_BYTES = DISK_CACHE_FOLDER_BYTES + 64, MOST_FILES = 4096 };
+enum { FORMAT_VERSION = 1, NAME_BYTES = 64, MOST_FILES = 4096 };
+enum { PATH_BYTES = DISK_CACHE_FOLDER_BYTES + NAME_BYTES };
 enum { STALE_SECONDS = 3600 }; /* of a file that somebody began and never finished */
 #define SUFFIX ".made"
 #define BEGUN  ".made."
@@ -48,32 +50,15 @@ void disk_cache_init(struct disk_cache *cache, const char *folder, uint64_t limi
         memcpy(cache->folder, folder, strlen(folder) + 1);
 }
 
-static void name_file(const struct disk_cache *cache, const char *key, char path[PATH_BYTES])
+static void name_file(const char *key, char name[NAME_BYTES])
 {
     uint64_t hash = hash_text(HASH_EMPTY, key);
 
-    (void)snprintf(path, PATH_BYTES, "%s/%016" PRIx64 "%016" PRIx64 SUFFIX, cache->folder, hash,
+    (void)snprintf(name, NAME_BYTES, "%016" PRIx64 "%016" PRIx64 SUFFIX, hash,
                    hash_text(~hash, key));
 }
 
 /* ---- reading ---- */
-
-static bool read_all(int file, void *to, size_t bytes)
-{
-    char *at = to;
-
-    while (bytes > 0) {
-        ssize_t count = read(file, at, bytes);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return false;
-        at += count;
-        bytes -= (size_t)count;
-    }
-    return true;
-}
 
 /* The whole file: a plain one of this user's, not larger than all may be. */
 static void *read_file(const struct disk_cache *cache, int file, size_t *out_bytes)
@@ -86,7 +71,7 @@ static void *read_file(const struct disk_cache *cache, int file, size_t *out_byt
         (uint64_t)facts.st_size > cache->limit_bytes)
         return NULL;
     bytes = malloc((size_t)facts.st_size);
-    if (bytes != NULL && read_all(file, bytes, (size_t)facts.st_size)) {
+    if (bytes != NULL && file_read_all(file, bytes, (size_t)facts.st_size)) {
         *out_bytes = (size_t)facts.st_size;
         return bytes;
     }
@@ -115,14 +100,15 @@ static bool take_data(char *bytes, size_t size, const char *key, size_t *out_cou
 
 void *disk_cache_find(const struct disk_cache *cache, const char *key, size_t *out_count)
 {
-    char path[PATH_BYTES];
+    char name[NAME_BYTES], path[PATH_BYTES];
     size_t size = 0;
     void *bytes;
     int file;
 
     if (cache->folder[0] == '\0')
         return NULL;
-    name_file(cache, key, path);
+    name_file(key, name);
+    (void)snprintf(path, sizeof(path), "%s/%s", cache->folder, name);
     file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (file < 0)
         return NULL;
@@ -141,7 +127,7 @@ void *disk_cache_find(const struct disk_cache *cache, const char *key, size_t *o
 /* ---- the limit ---- */
 
 struct found {
-    char name[64];
+    char name[NAME_BYTES];
     uint64_t bytes;
     struct timespec used;
 };
@@ -211,44 +197,16 @@ static void keep_limit(const struct disk_cache *cache)
 
 /* ---- writing ---- */
 
-static bool write_all(int file, const void *from, size_t bytes)
-{
-    const char *at = from;
-
-    while (bytes > 0) {
-        ssize_t count = write(file, at, bytes);
-
-        if (count < 0 && errno == EINTR)
-            continue;
-        if (count <= 0)
-            return false;
-        at += count;
-        bytes -= (size_t)count;
-    }
-    return true;
-}
-
-/* Beside it first: nobody sees half a file, and of two writers one wins. */
 static bool write_file(const struct disk_cache *cache, const char *key, const void *data,
                        size_t count)
 {
     struct header header = make_header(key, data, count);
-    char path[PATH_BYTES], beside[PATH_BYTES];
-    bool is_written;
-    int file;
+    const struct file_piece pieces[] = {
+        {&header, sizeof(header)}, {key, strlen(key)}, {data, count}};
+    char name[NAME_BYTES];
 
-    (void)snprintf(beside, sizeof(beside), "%s/" BEGUN "XXXXXX", cache->folder);
-    file = mkostemp(beside, O_CLOEXEC);
-    if (file < 0)
-        return false;
-    is_written = write_all(file, &header, sizeof(header)) && write_all(file, key, strlen(key)) &&
-                 write_all(file, data, count);
-    is_written = close(file) == 0 && is_written;
-    name_file(cache, key, path);
-    if (is_written && rename(beside, path) == 0)
-        return true;
-    (void)unlink(beside);
-    return false;
+    name_file(key, name);
+    return file_write_whole(cache->folder, name, BEGUN, pieces, 3);
 }
 
 void disk_cache_keep(const struct disk_cache *cache, const char *key, const void *data,

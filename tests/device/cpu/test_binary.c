@@ -1,15 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/elementwise.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 enum { F = DTYPE_FLOATS, N = DTYPE_NUMBERS, B = DTYPE_BIT(BOOL), U = DTYPE_UNSIGNED };
 
@@ -195,7 +188,7 @@ static struct shape smaller(const struct shape *whole, bool may_drop)
     return shape;
 }
 
-static void try_row(struct op_tester *tester, const struct row *row, enum dtype dtype)
+static void try_row(struct op_tester *on, const struct row *row, enum dtype dtype)
 {
     struct shape whole = test_random_shape((size_t)test_random_int(0, 5), 1, 18);
     struct op_test test = {.op = row->op,
@@ -211,7 +204,7 @@ static void try_row(struct op_tester *tester, const struct row *row, enum dtype 
         test.in[i] = (struct op_input){
             dtype, i == 0 ? whole : smaller(&whole, true), NULL, row->low, row->high, constant};
     }
-    op_test_run(tester, &test);
+    op_test_run(on, &test);
 }
 
 static void every_function_has_its_values_in_every_type_and_shape(void **state)
@@ -363,19 +356,6 @@ static void strings_are_compared_by_their_bytes(void **state)
     op_tester_free(&out);
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -389,5 +369,5 @@ int main(void)
         cmocka_unit_test(strings_are_compared_by_their_bytes),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }

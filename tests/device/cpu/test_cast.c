@@ -1,15 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/elementwise.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 static void as_it_is(const struct op_test *test, const struct test_array *in,
                      struct test_array *out)
@@ -230,19 +223,6 @@ static void special_numbers_are_found(void **state)
         }
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,5 +238,5 @@ int main(void)
         cmocka_unit_test(special_numbers_are_found),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }

@@ -1,15 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/fused.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 static double gelu(double x)
 {
@@ -109,19 +102,6 @@ static void skip_is_added_before_normalising(void **state)
         }
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,5 +109,5 @@ int main(void)
         cmocka_unit_test(skip_is_added_before_normalising),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }

@@ -1,15 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/ml.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 #define INTS(...)                                                                                  \
     {                                                                                              \
@@ -318,19 +311,6 @@ static void the_newer_form_names_leaves_by_place(void **state)
         STATUS_INVALID);
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,5 +323,5 @@ int main(void)
         cmocka_unit_test(the_newer_form_names_leaves_by_place),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }

@@ -1,16 +1,9 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/normalize.h"
 #include "ops/softmax.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 static const enum dtype floats[] = {DTYPE_FLOAT, DTYPE_DOUBLE, DTYPE_FLOAT16, DTYPE_BFLOAT16};
 enum { FLOATS = sizeof(floats) / sizeof(floats[0]) };
@@ -339,19 +332,6 @@ static void mean_and_variance_go_over_all_but_channels(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,5 +345,5 @@ int main(void)
         cmocka_unit_test(mean_and_variance_go_over_all_but_channels),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }

@@ -1,15 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/quantize.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 /* Where scale and zero point of element `index` lie. */
 static int64_t parameter(const struct op_test *test, const struct test_array *in, int64_t index)
@@ -118,19 +111,6 @@ static void the_range_is_found_when_it_runs(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -139,5 +119,5 @@ int main(void)
         cmocka_unit_test(the_range_is_found_when_it_runs),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }

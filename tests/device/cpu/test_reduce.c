@@ -1,16 +1,9 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/reduce.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 /* What a test reduces over; op_test.arg. */
 struct setting {
@@ -126,7 +119,7 @@ static void set_tolerance(struct op_test *test, enum dtype dtype, double element
     }
 }
 
-static void try_row(struct op_tester *tester, const struct row *row, enum dtype dtype, int64_t most)
+static void try_row(struct op_tester *on, const struct row *row, enum dtype dtype, int64_t most)
 {
     struct reduce_attrs attrs = {.keepdims = test_random_int(0, 1)};
     struct setting setting = {.op = row->op};
@@ -150,7 +143,7 @@ static void try_row(struct op_tester *tester, const struct row *row, enum dtype 
             setting.reduced[i] = true;
     test.in[1] = (struct op_input){DTYPE_INT64, SHAPE(count), axes, .constant = true};
     set_tolerance(&test, dtype, (double)shape_count(&shape));
-    op_test_run(tester, &test);
+    op_test_run(on, &test);
 }
 
 static void every_reduction_has_its_values_over_any_axes(void **state)
@@ -314,19 +307,6 @@ static void running_sums_go_both_ways(void **state)
         }
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -339,5 +319,5 @@ int main(void)
         cmocka_unit_test(running_sums_go_both_ways),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }

@@ -1,15 +1,8 @@
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#include "device/cpu/cpu.h"
 #include "ops/elementwise.h"
-#include "support/op_tester.h"
+#include "support/cpu_cases.h"
 
 #define F  DTYPE_FLOATS
 #define SG (DTYPE_FLOATS | DTYPE_SIGNED)
@@ -183,7 +176,7 @@ static const struct row {
     {"ThresholdedRelu", f_thresholded, F},
 };
 
-static void try_row(struct op_tester *tester, const struct row *row, enum dtype dtype, size_t rank)
+static void try_row(struct op_tester *on, const struct row *row, enum dtype dtype, size_t rank)
 {
     struct op_test test = {.op = row->op,
                            .domain = row->domain,
@@ -199,7 +192,7 @@ static void try_row(struct op_tester *tester, const struct row *row, enum dtype 
         test.relative = row->relative;
         test.absolute = 0x1p-148; /* denormals are rounded too */
     }
-    op_test_run(tester, &test);
+    op_test_run(on, &test);
 }
 
 static void every_function_has_its_values_in_every_type_and_layout(void **state)
@@ -262,19 +255,6 @@ static void types_outside_the_operator_are_refused(void **state)
     assert_non_null(strstr(op_test_refused(*state, &celu), "alpha"));
 }
 
-static int setup(void **state)
-{
-    device_register(&device_cpu_ops);
-    *state = op_tester_create(OP_TEST_DEVICE);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    op_tester_destroy(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,5 +264,5 @@ int main(void)
         cmocka_unit_test(types_outside_the_operator_are_refused),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, open_tester, close_tester);
 }
