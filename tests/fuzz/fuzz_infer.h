@@ -9,6 +9,17 @@
 #include "serve/infer.h"
 #include "serve/internal.h"
 
+static uint64_t fuzz_read_texts(const struct infer_input *input)
+{
+    const struct bytes *text = (const void *)input->data;
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < input->bytes / sizeof(*text); i++)
+        for (size_t k = 0; k < text[i].size; k++)
+            sum += (unsigned char)text[i].data[k];
+    return sum;
+}
+
 /* Decodes the bytes with `decode`, reads every tensor it gives, and looks that nothing leaks. */
 static void fuzz_decode(const uint8_t *data, size_t size, size_t json_size,
                         enum status (*decode)(struct call *call, struct error *err))
@@ -48,6 +59,8 @@ static void fuzz_decode(const uint8_t *data, size_t size, size_t json_size,
                     (void)!bytes_decode(call, input, "m", &err);
                 for (size_t k = 0; input->has_data && k < input->bytes; k++)
                     sum += input->data[k];
+                if (input->dtype == DTYPE_STRING && input->is_ready)
+                    sum += fuzz_read_texts(input);
                 if (sum == UINT64_MAX)
                     abort(); /* never: but the bytes were read */
             }

@@ -369,6 +369,30 @@ static void json_that_claims_more_than_it_has_is_refused(void **state)
     assert_int_equal(STATUS_INVALID, decode_json("{\"inputs\":[{\"name\":\"a\"", -1));
 }
 
+/* The bytes of the first would be taken for what the second says. */
+static void an_input_that_says_a_thing_twice_is_refused(void **state)
+{
+    static const char *const inputs[] = {
+        "\"datatype\":\"INT64\",\"shape\":[2],\"data\":[4096,8],\"datatype\":\"BYTES\",\"shape\":["
+        "1]",
+        "\"datatype\":\"BYTES\",\"shape\":[1],\"data\":[\"t\"],\"datatype\":\"INT64\"",
+        "\"datatype\":\"INT64\",\"shape\":[2],\"data\":[1,2],\"shape\":[1]",
+        "\"datatype\":\"INT64\",\"shape\":[1],\"data\":[1],\"data\":[2]",
+        "\"data\":[1],\"data\":[2],\"datatype\":\"INT64\",\"shape\":[1]",
+        "\"datatype\":\"INT64\",\"shape\":[1],\"data\":[1],\"name\":\"b\"",
+        "\"datatype\":\"INT64\",\"shape\":[0],\"parameters\":{\"binary_data_size\":0},"
+        "\"parameters\":{}",
+    };
+    char json[512];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
+        (void)snprintf(json, sizeof(json), "{\"inputs\":[{\"name\":\"a\",%s}]}", inputs[i]);
+        assert_int_equal(STATUS_INVALID, decode_json(json, -1));
+        assert_non_null(strstr(err.text, "twice"));
+    }
+}
+
 static void answers_are_what_protobuf_reads(void **state)
 {
     struct infer_message message = {.id = {"id7", 3}};
@@ -465,6 +489,7 @@ int main(void)
         TEST(json_members_may_come_in_any_order),
         TEST(binary_tensors_stand_behind_the_json),
         TEST(json_that_claims_more_than_it_has_is_refused),
+        TEST(an_input_that_says_a_thing_twice_is_refused),
         TEST(answers_are_what_protobuf_reads),
         TEST(the_best_classes_come_first),
         cmocka_unit_test(

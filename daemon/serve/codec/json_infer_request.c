@@ -155,7 +155,23 @@ struct pending_input { /* what can only be settled at the end of the object */
     int64_t binary_size;
     char *data_at; /* JSON data that came before its datatype or shape */
     bool has_shape;
+    unsigned seen; /* members, by bits */
 };
+
+/* A second datatype or shape would say of data that was read already that they are others. */
+static bool is_first(struct reader *reader, struct slice name, struct pending_input *pending)
+{
+    static const char *const members[] = {"name", "datatype", "shape", "data", "parameters"};
+
+    for (unsigned i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        if (!is(name, members[i]))
+            continue;
+        if ((pending->seen >> i & 1) != 0)
+            return REFUSE(reader, STATUS_INVALID, "an input has '%s' twice", members[i]);
+        pending->seen |= 1U << i;
+    }
+    return true;
+}
 
 static bool read_input_member(struct reader *reader, struct slice name, struct infer_input *input,
                               struct pending_input *pending)
@@ -163,6 +179,8 @@ static bool read_input_member(struct reader *reader, struct slice name, struct i
     struct json_scan *scan = &reader->scan;
     struct slice text;
 
+    if (!is_first(reader, name, pending))
+        return false;
     if (is(name, "name"))
         return scan_string(scan, &input->name);
     if (is(name, "datatype")) {
