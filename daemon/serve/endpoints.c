@@ -63,8 +63,7 @@ const struct endpoint *endpoint_find(enum listener_role role, const char *path, 
     for (size_t i = 0; i < ENDPOINTS; i++) {
         const struct endpoint *endpoint = endpoints[i];
 
-        if (endpoint->path != NULL && strncmp(endpoint->path, path, size) == 0 &&
-            endpoint->path[size] == '\0')
+        if (endpoint->path != NULL && slice_is((struct slice){path, size}, endpoint->path))
             return (listener_services(role) & endpoint->service) != 0 ? endpoint : NULL;
     }
     return NULL;

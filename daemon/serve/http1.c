@@ -16,7 +16,7 @@ static bool is_token(char c)
 }
 
 /* "Foo" against "foo"; ASCII. */
-static bool slice_is(struct slice slice, const char *text)
+static bool word_is(struct slice slice, const char *text)
 {
     return slice.size == strlen(text) && strncasecmp(slice.data, text, slice.size) == 0;
 }
@@ -62,9 +62,9 @@ static void read_connection(struct http1_head *head, struct slice value)
     struct slice element;
 
     while (next_element(&value, &element)) {
-        if (slice_is(element, "close"))
+        if (word_is(element, "close"))
             head->keep_alive = false;
-        else if (slice_is(element, "keep-alive"))
+        else if (word_is(element, "keep-alive"))
             head->keep_alive = true;
     }
 }
@@ -95,20 +95,20 @@ static void read_accept_encoding(struct http1_head *head, struct slice value)
             name.size--;
         if (has_zero_weight(parameters))
             continue;
-        if (slice_is(name, "gzip"))
+        if (word_is(name, "gzip"))
             head->accepts_gzip = true;
-        else if (slice_is(name, "deflate"))
+        else if (word_is(name, "deflate"))
             head->accepts_deflate = true;
     }
 }
 
 static enum coding read_coding(struct slice value)
 {
-    if (value.size == 0 || slice_is(value, "identity"))
+    if (value.size == 0 || word_is(value, "identity"))
         return CODING_IDENTITY;
-    if (slice_is(value, "gzip") || slice_is(value, "x-gzip"))
+    if (word_is(value, "gzip") || word_is(value, "x-gzip"))
         return CODING_GZIP;
-    return slice_is(value, "deflate") ? CODING_DEFLATE : CODING_UNKNOWN;
+    return word_is(value, "deflate") ? CODING_DEFLATE : CODING_UNKNOWN;
 }
 
 struct seen { /* fields that may stand only once */
@@ -121,44 +121,44 @@ static int read_field(struct http1_head *head, struct seen *seen, struct slice n
 {
     switch (name.data[0] | 32) {
     case 'a':
-        if (slice_is(name, "accept-encoding"))
+        if (word_is(name, "accept-encoding"))
             read_accept_encoding(head, value);
         return 0;
     case 'c':
-        if (slice_is(name, "content-length")) {
+        if (word_is(name, "content-length")) {
             if (seen->length || !parse_digits(value, &head->content_length))
                 REFUSE(400, "bad Content-Length");
             seen->length = true;
-        } else if (slice_is(name, "connection")) {
+        } else if (word_is(name, "connection")) {
             read_connection(head, value);
-        } else if (slice_is(name, "content-encoding")) {
+        } else if (word_is(name, "content-encoding")) {
             head->coding = read_coding(value);
         }
         return 0;
     case 'e':
-        if (slice_is(name, "expect")) {
-            if (!slice_is(value, "100-continue"))
+        if (word_is(name, "expect")) {
+            if (!word_is(value, "100-continue"))
                 REFUSE(417, "unknown expectation");
             head->expects_continue = true;
         }
         return 0;
     case 'h':
-        if (slice_is(name, "host")) {
+        if (word_is(name, "host")) {
             if (seen->host)
                 REFUSE(400, "two Host fields");
             seen->host = true;
         }
         return 0;
     case 'i':
-        if (slice_is(name, "inference-header-content-length")) {
+        if (word_is(name, "inference-header-content-length")) {
             if (head->has_json_length || !parse_digits(value, &head->json_length))
                 REFUSE(400, "bad Inference-Header-Content-Length");
             head->has_json_length = true;
         }
         return 0;
     case 't':
-        if (slice_is(name, "transfer-encoding")) {
-            if (seen->transfer || !slice_is(value, "chunked"))
+        if (word_is(name, "transfer-encoding")) {
+            if (seen->transfer || !word_is(value, "chunked"))
                 REFUSE(501, "Transfer-Encoding other than chunked");
             seen->transfer = head->chunked = true;
         }

@@ -11,13 +11,19 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum { HTTP1_HEAD_MAX = 16 << 10, HTTP1_FIELDS_MAX = 100, HTTP1_LINE_MAX = 1024 };
 
 struct slice {
-    const char *data; /* not terminated */
+    const char *data; /* not terminated, and may hold NUL */
     size_t size;
 };
+
+static inline bool slice_is(struct slice slice, const char *text)
+{
+    return slice.size == strlen(text) && memcmp(slice.data, text, slice.size) == 0;
+}
 
 enum http1_method { HTTP1_GET, HTTP1_POST, HTTP1_HEAD_ONLY, HTTP1_OTHER };
 enum coding { CODING_IDENTITY, CODING_GZIP, CODING_DEFLATE, CODING_UNKNOWN };

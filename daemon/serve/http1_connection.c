@@ -192,7 +192,9 @@ static void run(struct connection *connection)
     call->half_closed = true;
     if (call->reply.http_code != 0)
         call_fail(call, STATUS_NOT_FOUND, "%s",
-                  call->reply.http_code == 405 ? "Method Not Allowed" : "Not Found");
+                  call->reply.http_code == 405   ? "Method Not Allowed"
+                  : call->reply.http_code == 400 ? "a name in the path has a bad %, a / or a NUL"
+                                                 : "Not Found");
     else
         call_run(call);
 }

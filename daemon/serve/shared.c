@@ -9,15 +9,10 @@ struct held_region { /* in the call's arena */
     struct region *region;
 };
 
-static bool is(struct slice text, const char *name)
-{
-    return text.size == strlen(name) && memcmp(text.data, name, text.size) == 0;
-}
-
 bool shared_is_parameter(struct slice key)
 {
-    return is(key, "shared_memory_region") || is(key, "shared_memory_offset") ||
-           is(key, "shared_memory_byte_size");
+    return slice_is(key, "shared_memory_region") || slice_is(key, "shared_memory_offset") ||
+           slice_is(key, "shared_memory_byte_size");
 }
 
 static enum status wrong_kind(const struct shared_parameter *parameter, const char *expected,
@@ -34,7 +29,7 @@ enum status shared_put(struct shared_wish *wish, const struct shared_parameter *
                        struct error *err)
 {
     wish->is_given = true;
-    if (is(parameter->key, "shared_memory_region")) {
+    if (slice_is(parameter->key, "shared_memory_region")) {
         if (!parameter->is_text)
             return wrong_kind(parameter, "a string (string_param)", err);
         wish->region = parameter->text;
@@ -43,7 +38,7 @@ enum status shared_put(struct shared_wish *wish, const struct shared_parameter *
     }
     if (!parameter->is_number || parameter->number < 0)
         return wrong_kind(parameter, "a number of bytes (int64_param)", err);
-    if (is(parameter->key, "shared_memory_offset")) {
+    if (slice_is(parameter->key, "shared_memory_offset")) {
         wish->offset = (uint64_t)parameter->number;
         return STATUS_OK;
     }

@@ -126,6 +126,15 @@ class Slow(Case):
         return (b"POST /v2/models/slow/infer HTTP/1.1\r\nHost: x\r\nInference-Header-Content-Length: %d\r\n"
                 b"Content-Length: %d\r\n\r\n" % (len(head), len(head) + len(raw))) + head + raw
 
+    def test_a_name_is_not_over_at_a_nul(self):
+        tensor = grpcclient.InferInput("x" + "\0" * 1000000, [1, 4], "FP32")
+        tensor.set_data_from_numpy(np.ones((1, 4), np.float32))
+        wanted = grpcclient.InferRequestedOutput("y" + "\0" * 1000000)
+        for arguments, word in (([tensor], {}), "input"), ((inputs(np.ones((1, 4), np.float32)), {"outputs": [wanted]}), "output"):
+            with self.assertRaisesRegex(InferenceServerException, "unexpected inference " + word):
+                self.client.infer("double", arguments[0], **arguments[1])
+        self.assert_serves()
+
     def test_a_cancelled_request_stops(self):
         before = self.count("slow", "cancel")
         handle, failures = self.start_slow()

@@ -435,6 +435,18 @@ class Refusals(Case):
         self.assertIn("cannot be classified", self.post(data, [{**region, **size, "classification": 1}])[1])
         self.assertEqual(self.post(data, [{**region, **size}])[0], 200)
 
+    def test_an_output_is_asked_for_once(self):
+        for client, module in self.both():
+            _, name = self.region(client, 64)
+            shared, plain = module.InferRequestedOutput("y"), module.InferRequestedOutput("y")
+            shared.set_shared_memory(name, 16)
+            tensor = module.InferInput("x", [1, 4], "FP32")
+            tensor.set_shared_memory(name, 16)
+            for outputs in ([shared, plain], [plain, shared], [shared, shared], [plain, plain]):
+                self.fails("output 'y' is asked for twice", client.infer, "times", [tensor], outputs=outputs)
+            client.unregister_system_shared_memory()
+        self.still_serves()
+
 
 class Off(Case):
     settings = ["Memory.SharedMemory=off"]

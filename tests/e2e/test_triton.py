@@ -203,10 +203,14 @@ class Clients(unittest.TestCase):
             client.get_system_shared_memory_status()
             client.get_cuda_shared_memory_status()
 
-    def test_settings_can_be_read(self):
+    def test_settings_can_be_read_and_not_changed(self):
         for client, _ in self.both():
             client.get_trace_settings()
             client.get_log_settings()
+            for change in (lambda: client.update_log_settings({"log_verbose_level": 1}),
+                           lambda: client.update_trace_settings(settings={"trace_level": ["TIMESTAMPS"]})):
+                with self.assertRaisesRegex(InferenceServerException, "cannot be changed"):
+                    change()
 
 
 class Control(unittest.TestCase):

@@ -472,6 +472,16 @@ static void every_endpoint_has_a_unique_path_and_every_route_a_field_for_its_var
     }
 }
 
+static void a_path_is_not_over_at_a_nul(void **state)
+{
+    static const char path[512] = "/grpc.health.v1.Health/Check";
+
+    (void)state;
+    assert_ptr_equal(&endpoint_health_check, endpoint_find(ROLE_GRPC, path, strlen(path)));
+    assert_null(endpoint_find(ROLE_GRPC, path, sizeof(path)));
+    assert_null(endpoint_find(ROLE_GRPC, path, strlen(path) - 1));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -494,6 +504,7 @@ int main(void)
         TEST(the_best_classes_come_first),
         cmocka_unit_test(
             every_endpoint_has_a_unique_path_and_every_route_a_field_for_its_variables),
+        cmocka_unit_test(a_path_is_not_over_at_a_nul),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 

@@ -81,8 +81,7 @@ static bool read_parameter(const struct wire_field *entry, struct parameter *out
 
 static bool key_is(const struct parameter *parameter, const char *name)
 {
-    return parameter->key.size == strlen(name) &&
-           memcmp(parameter->key.data, name, parameter->key.size) == 0;
+    return slice_is(parameter->key, name);
 }
 
 static enum status wrong_kind(const struct parameter *parameter, const char *kind,

@@ -18,11 +18,6 @@ struct reader {
     enum status status; /* of a failure that is not the JSON's */
 };
 
-static bool is(struct slice text, const char *name)
-{
-    return text.size == strlen(name) && memcmp(text.data, name, text.size) == 0;
-}
-
 #define REFUSE(reader, status_, ...)                                                               \
     ((reader)->status = error_set((reader)->err, (status_), __VA_ARGS__),                          \
      scan_fail(&(reader)->scan, "refused"))
@@ -142,8 +137,8 @@ static bool read_input_parameters(struct reader *reader, struct infer_input *inp
     while (scan_next_member(scan, &name)) {
         bool good = shared_is_parameter(name)
                         ? read_shared(reader, name, "input", input->name, &input->shared)
-                    : is(name, "binary_data_size") ? scan_integer(scan, binary_size)
-                                                   : scan_skip(scan);
+                    : slice_is(name, "binary_data_size") ? scan_integer(scan, binary_size)
+                                                         : scan_skip(scan);
 
         if (!good)
             return false;
@@ -164,7 +159,7 @@ static bool is_first(struct reader *reader, struct slice name, struct pending_in
     static const char *const members[] = {"name", "datatype", "shape", "data", "parameters"};
 
     for (unsigned i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-        if (!is(name, members[i]))
+        if (!slice_is(name, members[i]))
             continue;
         if ((pending->seen >> i & 1) != 0)
             return REFUSE(reader, STATUS_INVALID, "an input has '%s' twice", members[i]);
@@ -181,9 +176,9 @@ static bool read_input_member(struct reader *reader, struct slice name, struct i
 
     if (!is_first(reader, name, pending))
         return false;
-    if (is(name, "name"))
+    if (slice_is(name, "name"))
         return scan_string(scan, &input->name);
-    if (is(name, "datatype")) {
+    if (slice_is(name, "datatype")) {
         if (!scan_string(scan, &text))
             return false;
         input->dtype = dtype_from_oip_name(text.data, text.size);
@@ -191,13 +186,13 @@ static bool read_input_member(struct reader *reader, struct slice name, struct i
                REFUSE(reader, STATUS_INVALID, "input '%.*s' has the unknown datatype '%.*s'",
                       (int)input->name.size, input->name.data, (int)text.size, text.data);
     }
-    if (is(name, "shape")) {
+    if (slice_is(name, "shape")) {
         pending->has_shape = true;
         return read_shape(reader, input);
     }
-    if (is(name, "parameters"))
+    if (slice_is(name, "parameters"))
         return read_input_parameters(reader, input, &pending->binary_size);
-    if (is(name, "data")) {
+    if (slice_is(name, "data")) {
         if (input->dtype != DTYPE_NONE && pending->has_shape)
             return read_data(reader, input);
         pending->data_at = scan->at;
@@ -263,9 +258,9 @@ static bool read_output_parameters(struct reader *reader, struct infer_output *o
 
         if (shared_is_parameter(name))
             good = read_shared(reader, name, "output", output->name, &output->shared);
-        else if (is(name, "binary_data"))
+        else if (slice_is(name, "binary_data"))
             good = output->has_binary = scan_bool(scan, &output->is_binary);
-        else if (is(name, "classification"))
+        else if (slice_is(name, "classification"))
             good = scan_integer(scan, &output->classes) &&
                    (output->classes > 0 || scan_fail(scan, "classification must be above 0"));
         else
@@ -287,9 +282,9 @@ static bool read_output(struct reader *reader)
     if (output == NULL || !scan_enter(scan, '{'))
         return false;
     while (scan_next_member(scan, &name)) {
-        bool good = is(name, "name")         ? scan_string(scan, &output->name)
-                    : is(name, "parameters") ? read_output_parameters(reader, output)
-                                             : scan_skip(scan);
+        bool good = slice_is(name, "name")         ? scan_string(scan, &output->name)
+                    : slice_is(name, "parameters") ? read_output_parameters(reader, output)
+                                                   : scan_skip(scan);
         if (!good)
             return false;
     }
@@ -324,19 +319,19 @@ static bool read_parameters(struct reader *reader)
     if (!scan_enter(scan, '{'))
         return false;
     while (scan_next_member(scan, &name)) {
-        if (is(name, "priority") || is(name, "timeout")) {
+        if (slice_is(name, "priority") || slice_is(name, "timeout")) {
             if (!scan_integer(scan, &number))
                 return false;
             if (number < 0)
                 return scan_fail(scan, "priority and timeout must not be negative");
-            if (is(name, "priority"))
+            if (slice_is(name, "priority"))
                 message->priority = (uint64_t)number;
             else
                 message->timeout_us = number;
-        } else if (is(name, "keep_alive")) {
+        } else if (slice_is(name, "keep_alive")) {
             if (!read_keep_alive(reader))
                 return false;
-        } else if (is(name, "binary_data_output")) {
+        } else if (slice_is(name, "binary_data_output")) {
             if (!scan_bool(scan, &message->binary_data_output))
                 return false;
         } else if (name.size >= 7 && memcmp(name.data, "triton_", 7) == 0) {
@@ -369,11 +364,11 @@ static bool read_document(struct reader *reader)
     if (!scan_enter(scan, '{'))
         return false;
     while (scan_next_member(scan, &name)) {
-        bool good = is(name, "id")           ? scan_string(scan, &reader->message->id)
-                    : is(name, "inputs")     ? read_list(reader, read_input)
-                    : is(name, "outputs")    ? read_list(reader, read_output)
-                    : is(name, "parameters") ? read_parameters(reader)
-                                             : scan_skip(scan);
+        bool good = slice_is(name, "id")           ? scan_string(scan, &reader->message->id)
+                    : slice_is(name, "inputs")     ? read_list(reader, read_input)
+                    : slice_is(name, "outputs")    ? read_list(reader, read_output)
+                    : slice_is(name, "parameters") ? read_parameters(reader)
+                                                   : scan_skip(scan);
         if (!good)
             return false;
     }

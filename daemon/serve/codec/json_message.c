@@ -89,8 +89,9 @@ static int add_query(const struct call *call, json_t *object)
     return failed;
 }
 
-/* {"config": "…"} as {"config": {"string_param": "…"}}; null: not there. */
-static json_t *wrap_choices(const json_t *bare)
+/* {"config": "…"} as {"config": {"string_param": "…"}}; null: not there.  `integer`: the member for
+ * numbers. */
+static json_t *wrap_choices(const json_t *bare, const char *integer)
 {
     json_t *wrapped = json_object(), *value;
     const char *name;
@@ -98,7 +99,7 @@ static json_t *wrap_choices(const json_t *bare)
     json_object_foreach((json_t *)(uintptr_t)bare, name, value)
     {
         const char *member = json_is_boolean(value)   ? "bool_param"
-                             : json_is_integer(value) ? "int64_param"
+                             : json_is_integer(value) ? integer
                              : json_is_string(value)  ? "string_param"
                              : json_is_array(value)   ? "value"
                                                       : "double_param";
@@ -138,7 +139,7 @@ static enum status bend(struct call *call, json_t **object, struct error *err)
     if (call->route->answer == ANSWER_SETTINGS) {
         bool is_trace = call->endpoint == &endpoint_trace_setting;
 
-        bent = is_trace ? wrap_settings(*object) : wrap_choices(*object);
+        bent = is_trace ? wrap_settings(*object) : wrap_choices(*object, "uint32_param");
         json_decref(*object);
         *object = json_pack("{s:o}", "settings", bent);
         return *object != NULL ? STATUS_OK : error_set(err, STATUS_NO_MEMORY, "out of memory");
@@ -151,7 +152,7 @@ static enum status bend(struct call *call, json_t **object, struct error *err)
     }
     if (!json_is_object(parameters))
         return STATUS_OK;
-    bent = wrap_choices(parameters);
+    bent = wrap_choices(parameters, "int64_param");
     if (bent == NULL || json_object_set_new(*object, "parameters", bent) != 0)
         return error_set(err, STATUS_NO_MEMORY, "out of memory");
     return STATUS_OK;

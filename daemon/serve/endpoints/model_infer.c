@@ -38,7 +38,7 @@ static void fail(struct call *call, const struct error *err)
 static size_t find_port(const struct model_port *ports, size_t count, struct slice name)
 {
     for (size_t i = 0; i < count; i++)
-        if (strncmp(ports[i].name, name.data, name.size) == 0 && ports[i].name[name.size] == '\0')
+        if (slice_is(name, ports[i].name))
             return i;
     return SIZE_MAX;
 }
@@ -275,6 +275,9 @@ static enum status bind_outputs(struct call *call, struct error *err)
                              (int)(output->name.size < 100 ? output->name.size : 100),
                              output->name.data, model_name(call->model),
                              list_names(ports, request->outputs, names));
+        if (request->out[index].wanted)
+            return error_set(err, STATUS_INVALID, "output '%s' is asked for twice",
+                             ports[index].name);
         request->out[index].wanted = true;
         if (output->shared.is_given)
             TRY(share_output(call, output, &ports[index], &request->out[index].room, err));
