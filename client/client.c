@@ -56,6 +56,14 @@ int64_t client_now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+static bool is_port(const char *text)
+{
+    size_t length = strlen(text);
+
+    return length > 0 && length <= 5 && strspn(text, "0123456789") == length &&
+           strtoul(text, NULL, 10) <= 65535;
+}
+
 /* Splits "host:port" or "[::1]:port".  False when it is neither. */
 static bool split_address(const char *address, char **out_host, char **out_port)
 {
@@ -63,12 +71,14 @@ static bool split_address(const char *address, char **out_host, char **out_port)
     const char *host = address;
     size_t length;
 
-    if (colon == NULL || colon == address || colon[1] == '\0')
+    if (colon == NULL || colon == address || !is_port(colon + 1))
         return false;
     length = (size_t)(colon - address);
-    if (host[0] == '[' && host[length - 1] == ']') {
+    if (host[0] == '[' && host[length - 1] == ']' && length > 2) {
         host++;
         length -= 2;
+    } else if (memchr(host, '[', length) != NULL || memchr(host, ':', length) != NULL) {
+        return false;
     }
     *out_host = strndup(host, length);
     *out_port = strdup(colon + 1);

@@ -31,8 +31,10 @@ enum {
     RESPONSE_RAW
 };
 enum { PARAMETER_KEY = 1, PARAMETER_VALUE = 2, PARAMETER_UINT64 = 5 };
-enum { LENGTH_ROOM = 12 };   /* a tag and a 64-bit varint */
-enum { DATA_ALIGNMENT = 8 }; /* of tensors in an answer */
+#define MESSAGE_MOST                                                                               \
+    (UINT64_C(0xFFFFFFFF) - (1 << 20)) /* of tensors in a message: 32 bits of length */
+enum { LENGTH_ROOM = 12 };             /* a tag and a 64-bit varint */
+enum { DATA_ALIGNMENT = 8 };           /* of tensors in an answer */
 
 struct sluice_response {
     unsigned char *bytes; /* the reply; everything below points into it or into `texts` */
@@ -113,6 +115,8 @@ static void put_head(struct wire_writer *writer, const struct sluice_infer_reque
 static enum sluice_status check_request(const struct sluice_infer_request *request,
                                         struct sluice_error *error)
 {
+    uint64_t bytes = 0;
+
     if (request->model == NULL)
         return client_error(error, SLUICE_INVALID_ARGUMENT, "the request names no model");
     for (size_t i = 0; i < request->inputs; i++) {
@@ -125,7 +129,17 @@ static enum sluice_status check_request(const struct sluice_infer_request *reque
             return client_error(error, SLUICE_INVALID_ARGUMENT,
                                 "input '%s' has rank %zu, at most %d", input->name, input->rank,
                                 SLUICE_MAX_RANK);
+        if (input->data == NULL && input->bytes > 0)
+            return client_error(error, SLUICE_INVALID_ARGUMENT, "input '%s' has no data",
+                                input->name);
+        if (input->bytes > MESSAGE_MOST - bytes)
+            return client_error(error, SLUICE_INVALID_ARGUMENT,
+                                "the inputs have more bytes than a gRPC message can (4 GiB)");
+        bytes += input->bytes;
     }
+    for (size_t i = 0; i < request->outputs; i++)
+        if (request->output[i] == NULL)
+            return client_error(error, SLUICE_INVALID_ARGUMENT, "output %zu has no name", i);
     return SLUICE_OK;
 }
 
@@ -272,22 +286,51 @@ static bool read_reply(struct sluice_response *response, struct wire_reader read
     return !reader.is_bad;
 }
 
-/* Moves each tensor down to an address that its elements may have.  What lies before it is read:
- * its own tag and length, or what is left of the message; the texts were copied. */
-static void align_outputs(struct sluice_response *response)
+/* Where the first tensor can begin so that all have room below their present places, at addresses
+ * that their elements may have.  False: nowhere. */
+static bool find_start(const struct sluice_response *response, size_t *out_start)
 {
-    uint8_t *reply = response->bytes;
+    size_t next = SIZE_MAX; /* where the tensor behind begins */
 
+    for (size_t i = response->outputs; i-- > 0;) {
+        const struct sluice_tensor *tensor = &response->output[i];
+        size_t at;
+
+        if (tensor->data == NULL)
+            continue;
+        if (tensor->bytes > next)
+            return false;
+        at = (size_t)((const uint8_t *)tensor->data - response->bytes);
+        at = at < next - tensor->bytes ? at : next - tensor->bytes;
+        next = at - at % DATA_ALIGNMENT;
+    }
+    *out_start = next;
+    return true;
+}
+
+/* Moves the tensors down to such places, one behind the other:
+ *
+ *     names, shapes | tag | a a a a | tag | b b b    ->    names, s | a a a a |   | b b b
+ *
+ * What lies before them is read, and the texts were copied; names and shapes take more than the
+ * tensors move.  False: they do not, in this reply. */
+static bool align_outputs(struct sluice_response *response)
+{
+    size_t at;
+
+    if (!find_start(response, &at))
+        return false;
     for (size_t i = 0; i < response->outputs; i++) {
         struct sluice_tensor *tensor = &response->output[i];
-        size_t at = tensor->data == NULL ? 0 : (size_t)((const uint8_t *)tensor->data - reply);
-        size_t aligned = at - at % DATA_ALIGNMENT;
 
-        if (aligned == at)
+        if (tensor->data == NULL)
             continue;
-        memmove(reply + aligned, reply + at, tensor->bytes);
-        tensor->data = reply + aligned;
+        if (tensor->data != response->bytes + at)
+            memmove(response->bytes + at, tensor->data, tensor->bytes);
+        tensor->data = response->bytes + at;
+        at += (tensor->bytes + DATA_ALIGNMENT - 1) / DATA_ALIGNMENT * DATA_ALIGNMENT;
     }
+    return true;
 }
 
 enum sluice_status sluice_infer_finish(struct sluice_call *call,
@@ -318,11 +361,10 @@ enum sluice_status sluice_infer_finish(struct sluice_call *call,
     response->bytes = call->reply;
     call->reply = NULL;
     call_destroy(call);
-    if (!read_reply(response, reader)) {
+    if (!read_reply(response, reader) || !align_outputs(response)) {
         sluice_response_free(response);
         return client_error(error, SLUICE_INTERNAL, "the server's reply is no ModelInferResponse");
     }
-    align_outputs(response);
     *out_response = response;
     return SLUICE_OK;
 }

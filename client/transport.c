@@ -343,14 +343,15 @@ static int connect_unix(const char *path, int64_t until_us, int *out_error)
     return connect_to((const struct sockaddr *)&address, sizeof(address), until_us, out_error);
 }
 
-static int connect_tcp(const struct sluice_client *client, int64_t until_us, int *out_error)
+static int connect_tcp(const struct sluice_client *client, int64_t until_us, int *out_error,
+                       const char **out_why)
 {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *found;
-    int fd = -1;
+    int fd = -1, failure = getaddrinfo(client->host, client->port, &hints, &found);
 
-    if (getaddrinfo(client->host, client->port, &hints, &found) != 0) {
-        *out_error = EHOSTUNREACH;
+    if (failure != 0) {
+        *out_why = gai_strerror(failure);
         return -1;
     }
     for (struct addrinfo *at = found; at != NULL && fd < 0; at = at->ai_next)
@@ -362,17 +363,18 @@ static int connect_tcp(const struct sluice_client *client, int64_t until_us, int
 enum sluice_status transport_connect(struct sluice_client *client, int64_t until_us,
                                      struct sluice_error *error)
 {
+    const char *why = NULL; /* the host's name means nothing */
     int failure = 0;
 
     if (client->fd >= 0)
         return SLUICE_OK;
     client->fd = client->is_unix ? connect_unix(client->host, until_us, &failure)
-                                 : connect_tcp(client, until_us, &failure);
+                                 : connect_tcp(client, until_us, &failure, &why);
     if (client->fd < 0)
         return client_error(error, SLUICE_UNAVAILABLE, "cannot connect to %s%s%s%s: %s",
                             client->is_unix ? "unix:" : "", client->host,
                             client->is_unix ? "" : ":", client->is_unix ? "" : client->port,
-                            strerror(failure));
+                            why != NULL ? why : strerror(failure));
     if (!make_session(client)) {
         transport_close(client, "no memory for a connection");
         return client_error(error, SLUICE_RESOURCE_EXHAUSTED, "no memory for a connection");

@@ -9,7 +9,7 @@
 
 #include "ctl.h"
 
-enum { MOST_INPUTS = 64, MOST_CONNECTIONS = 4096 };
+enum { MOST_INPUTS = 1024, MOST_CONNECTIONS = 4096 };
 
 struct load {
     const char *server;
@@ -213,7 +213,16 @@ static int fill_inputs(struct ctl *ctl, struct load *load, const char **given)
 
     if (exit_status != EXIT_DONE)
         return exit_status;
-    for (size_t i = 0; i < count && i < MOST_INPUTS; i++) {
+    if (count > MOST_INPUTS) {
+        (void)fprintf(stderr, "sluicectl: the model has %zu inputs, at most %d can be given\n",
+                      count, MOST_INPUTS);
+        exit_status = EXIT_USAGE;
+        count = 0;
+    }
+    for (size_t g = 0; g < given_count; g++)
+        if (input_port(given[g], ports, count) == NULL)
+            exit_status = EXIT_USAGE;
+    for (size_t i = 0; exit_status == EXIT_DONE && i < count; i++) {
         char random[512];
         const char *argument = random;
 

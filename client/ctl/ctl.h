@@ -109,6 +109,9 @@ struct port_info { /* what the server declares of an input */
     size_t rank;
     int64_t shape[SLUICE_MAX_RANK]; /* -1: open */
 };
+/* The port that the argument names; NULL after having said why. */
+const struct port_info *input_port(const char *argument, const struct port_info *ports,
+                                   size_t count);
 bool input_parse(const char *argument, const struct port_info *ports, size_t count,
                  struct sluice_tensor *out_tensor, void **out_bytes);
 /* The model's inputs by ModelMetadata; 0 or the exit status.  To be freed with free(). */

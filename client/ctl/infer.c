@@ -7,7 +7,7 @@
 #include "ctl.h"
 #include "number.h"
 
-enum { MOST = 64, SHOWN = 8 };
+enum { MOST = 1024, SHOWN = 8 };
 
 struct job {
     const char *model;

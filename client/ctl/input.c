@@ -225,27 +225,37 @@ static bool make_value(const char *argument, const char *value, const struct por
     return make_list(argument, value, port, tensor, out_bytes);
 }
 
-bool input_parse(const char *argument, const struct port_info *ports, size_t count,
-                 struct sluice_tensor *out_tensor, void **out_bytes)
+const struct port_info *input_port(const char *argument, const struct port_info *ports,
+                                   size_t count)
 {
     const char *equals = strchr(argument, '=');
 
-    if (equals == NULL)
-        return complain(argument, "NAME=VALUE is what it should be");
-    for (size_t i = 0; i < count; i++) {
-        struct sluice_tensor tensor = {.name = ports[i].name, .datatype = ports[i].datatype};
-
-        if (strlen(ports[i].name) != (size_t)(equals - argument) ||
-            strncmp(ports[i].name, argument, (size_t)(equals - argument)) != 0)
-            continue;
-        if (!make_value(argument, equals + 1, &ports[i], &tensor, out_bytes))
-            return false;
-        *out_tensor = tensor;
-        return true;
+    if (equals == NULL) {
+        (void)complain(argument, "NAME=VALUE is what it should be");
+        return NULL;
     }
+    for (size_t i = 0; i < count; i++)
+        if (strlen(ports[i].name) == (size_t)(equals - argument) &&
+            memcmp(ports[i].name, argument, (size_t)(equals - argument)) == 0)
+            return &ports[i];
     (void)fprintf(stderr, "sluicectl: input '%s': the model has no such input; it has:", argument);
     for (size_t i = 0; i < count; i++)
         (void)fprintf(stderr, "%s '%s'", i == 0 ? "" : ",", ports[i].name);
     (void)fputc('\n', stderr);
-    return false;
+    return NULL;
+}
+
+bool input_parse(const char *argument, const struct port_info *ports, size_t count,
+                 struct sluice_tensor *out_tensor, void **out_bytes)
+{
+    const struct port_info *port = input_port(argument, ports, count);
+    struct sluice_tensor tensor;
+
+    if (port == NULL)
+        return false;
+    tensor = (struct sluice_tensor){.name = port->name, .datatype = port->datatype};
+    if (!make_value(argument, strchr(argument, '=') + 1, port, &tensor, out_bytes))
+        return false;
+    *out_tensor = tensor;
+    return true;
 }

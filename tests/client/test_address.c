@@ -20,7 +20,9 @@ static void takes_tcp_and_unix_addresses(void **state)
 
 static void refuses_other_addresses_with_a_sentence(void **state)
 {
-    static const char *const bad[] = {"", "localhost", ":80", "host:", "unix:"};
+    static const char *const bad[] = {
+        "",           "localhost", ":80",    "host:",  "unix:", "host:http",
+        "host:70000", "host:-1",   "[::1:1", "::1:80", "[]:80", "host:123456"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

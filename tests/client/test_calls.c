@@ -75,6 +75,62 @@ static void infer_gives_the_outputs_by_name(void **state)
     fake_server_stop(server);
 }
 
+/* A reply of `count` outputs, "0", "1" …, of `sizes` bytes each; returns its length. */
+static size_t make_odd_reply(unsigned char *to, const char *model, const uint8_t *sizes,
+                             uint8_t count)
+{
+    struct wire_writer reply = {to, 0};
+    char name[2] = "0";
+
+    wire_put_text(&reply, 1, model);
+    for (uint8_t i = 0; i < count; i++) {
+        name[0] = (char)('0' + i);
+        wire_put_length(&reply, 5, 3 + 7 + 2);
+        wire_put_text(&reply, 1, name);
+        wire_put_text(&reply, 2, "UINT8");
+        wire_put_tag(&reply, 3, WIRE_VARINT);
+        wire_put_varint(&reply, sizes[i]);
+    }
+    for (uint8_t i = 0; i < count; i++) {
+        wire_put_length(&reply, 6, sizes[i]);
+        memset(to + reply.bytes, i + 1, sizes[i]);
+        reply.bytes += sizes[i];
+    }
+    return reply.bytes;
+}
+
+static void outputs_of_any_length_come_aligned_and_whole(void **state)
+{
+    static const uint8_t sizes[][4] = {{4, 4, 4, 4}, {1, 1, 1, 1}, {5, 12, 3, 7}, {0, 1, 0, 9}};
+    static const char *const models[] = {"m",     "mm",     "mmm",     "mmmm",
+                                         "m5m5m", "m6m6m6", "m7m7m7m", "m8m8m8m8"};
+    struct sluice_response *response;
+    unsigned char bytes[256];
+
+    (void)state;
+    for (size_t trial = 0; trial < 32; trial++) {
+        const uint8_t *size = sizes[trial % 4];
+        struct fake_server *server = fake_server_start(
+            FAKE_ANSWER, bytes, make_odd_reply(bytes, models[trial / 4], size, 4));
+        struct sluice_client *client = open_client(server);
+        const struct sluice_tensor *outputs;
+
+        assert_int_equal(sluice_infer(client, &request, &response, NULL), SLUICE_OK);
+        assert_int_equal(sluice_response_outputs(response, &outputs), 4);
+        for (uint8_t i = 0; i < 4; i++) {
+            const uint8_t *data = outputs[i].data;
+
+            assert_int_equal(outputs[i].bytes, size[i]);
+            assert_int_equal((uintptr_t)data % 8, 0);
+            for (size_t k = 0; k < size[i]; k++)
+                assert_int_equal(data[k], i + 1);
+        }
+        sluice_response_free(response);
+        sluice_close(client);
+        fake_server_stop(server);
+    }
+}
+
 static void the_request_carries_model_version_id_priority_and_bytes(void **state)
 {
     unsigned char reply[256];
@@ -222,6 +278,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(infer_gives_the_outputs_by_name),
+        cmocka_unit_test(outputs_of_any_length_come_aligned_and_whole),
         cmocka_unit_test(the_request_carries_model_version_id_priority_and_bytes),
         cmocka_unit_test(a_server_error_comes_with_its_decoded_message),
         cmocka_unit_test(a_silent_server_ends_in_the_deadline_and_a_reset),
