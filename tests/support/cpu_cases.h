@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #include "device/cpu/cpu.h"
-#include "support/op_tester.h"
+#include "op_tester/op_tester.h"
 #include "support/unit.h"
 
 static struct op_tester *tester; /* the group's; each test finds it in its state, too */

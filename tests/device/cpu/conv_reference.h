@@ -2,8 +2,8 @@
 #ifndef TESTS_DEVICE_CPU_CONV_REFERENCE_H
 #define TESTS_DEVICE_CPU_CONV_REFERENCE_H
 
+#include "op_tester/op_tester.h"
 #include "ops/conv.h"
-#include "support/op_tester.h"
 
 /* Walks the taps of one output place: false when there are none left.  tap counts from 0. */
 struct tap_walk {

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "support/op_tester.h"
+#include "op_tester/op_tester.h"
 #include "support/unit.h"
 
 /* As the kernels divide. */

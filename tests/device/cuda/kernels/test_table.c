@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu.h"
-#include "support/op_tester.h"
+#include "op_tester/op_tester.h"
 #include "support/unit.h"
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and

@@ -8,13 +8,14 @@
  * For each kernel and each layout that it takes, the operands are packed (padding zero), the kernel
  * runs, the padding of the results must be zero, and they are unpacked and compared.  One thread
  * and several must give the same bits, in place and apart likewise.  On a device with memory of its
- * own operands are copied there and back, and what every kernel refuses is left to the host.  A failure prints the state of
- * the random generator; OP_TEST_SEED=0x… replays it.
+ * own operands are copied there and back, and what every kernel refuses is left to the host.  A
+ * failure prints the state of the random generator; OP_TEST_SEED=0x… replays it.
  */
-#ifndef SUPPORT_OP_TESTER_H
-#define SUPPORT_OP_TESTER_H
+#ifndef OP_TESTER_OP_TESTER_H
+#define OP_TESTER_OP_TESTER_H
 
 #include "device/kernel.h"
+#include "op_tester/values.h"
 
 /* What the tests of kernels run on; they are compiled for other devices, too. */
 #ifndef OP_TEST_DEVICE
@@ -89,14 +90,5 @@ void op_tester_free(struct tensor *tensor); /* the data that op_tester_eval() ga
     {                                                                                              \
         0                                                                                          \
     }
-
-/* The generator behind random values and shapes; one per program. */
-double test_random(double low, double high);
-int64_t test_random_int(int64_t low, int64_t high); /* both inclusive */
-struct shape test_random_shape(size_t rank, int64_t low, int64_t high);
-
-/* Element `index` of row-major data as a double, and back (rounded to the type, saturating). */
-double test_get(enum dtype dtype, const void *data, int64_t index);
-void test_put(enum dtype dtype, void *data, int64_t index, double value);
 
 #endif
