@@ -1,10 +1,9 @@
 /* Products of bytes that are scaled to floats right away become one step. */
-#include "graph/maker.h"
+#include "graph/byte_passes.h"
 
 #include <stdlib.h>
 
 #include "ops/quantized.h"
-#include "support/fail_alloc.h"
 
 struct world {
     struct graph *graph;
@@ -55,13 +54,7 @@ static struct value *scaled(struct world *world, struct value *a_scale)
 
 static void run_on(struct world *world, bool multiplies_bytes, struct value *y)
 {
-    const struct pass_context context = {.multiplies_bytes = multiplies_bytes};
-    struct error err;
-
-    make_borders(world->graph, world->x, y);
-    assert_ok(pass_fuse_dynamic.run(world->graph, &context, &err));
-    graph_remove_dead(world->graph);
-    assert_valid(world->graph);
+    run_byte_pass(world->graph, &pass_fuse_dynamic, multiplies_bytes, world->x, y);
 }
 
 static void a_scaled_product_takes_its_bias(void **state)
@@ -96,29 +89,14 @@ static void other_devices_keep_the_steps(void **state)
     assert_null(find_op(world->graph, "MatMulIntegerToFloat"));
 }
 
-static enum status run_on_a_clone(void *arg)
-{
-    const struct pass_context context = {.multiplies_bytes = true};
-    struct graph *copy = graph_clone(arg);
-    enum status status;
-    struct error err;
-
-    if (copy == NULL)
-        return STATUS_NO_MEMORY;
-    status = pass_run_all(copy, PASS_MODEL, &context, &err);
-    assert_valid(copy);
-    graph_destroy(copy);
-    return status;
-}
-
 static void the_pass_fails_cleanly_at_every_allocation(void **state)
 {
     struct world *world = *state;
     struct value *bias = make_floats(world->graph, 3, (const float[]){4, 5, 6});
 
-    make_borders(world->graph, world->x,
-                 make(world->graph, "Add", scaled(world, world->quantizer->out[1]), bias, NULL));
-    assert_true(fail_each_alloc(run_on_a_clone, world->graph) > 5);
+    assert_passes_fail_cleanly(
+        world->graph, world->x,
+        make(world->graph, "Add", scaled(world, world->quantizer->out[1]), bias, NULL));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -1,11 +1,10 @@
 /* Real arithmetic between DequantizeLinear and QuantizeLinear becomes steps on bytes. */
-#include "graph/maker.h"
+#include "graph/byte_passes.h"
 
 #include <stdlib.h>
 
 #include "ops/conv.h"
 #include "ops/quantized.h"
-#include "support/fail_alloc.h"
 
 struct world {
     struct graph *graph;
@@ -52,13 +51,7 @@ static int teardown(void **state)
 
 static void run_on(struct world *world, bool multiplies_bytes, struct value *y)
 {
-    const struct pass_context context = {.multiplies_bytes = multiplies_bytes};
-    struct error err;
-
-    make_borders(world->graph, world->x, y);
-    assert_ok(pass_fuse_quantized.run(world->graph, &context, &err));
-    graph_remove_dead(world->graph);
-    assert_valid(world->graph);
+    run_byte_pass(world->graph, &pass_fuse_quantized, multiplies_bytes, world->x, y);
 }
 
 /* DQ(W) with a scale for each of three output channels. */
@@ -225,21 +218,6 @@ static void parts_of_other_scales_are_rescaled_by_tables(void **state)
     assert_string_equal(made->in[1]->producer->op->onnx.name, "ByteTable");
 }
 
-static enum status run_on_a_clone(void *arg)
-{
-    const struct pass_context context = {.multiplies_bytes = true};
-    struct graph *copy = graph_clone(arg);
-    enum status status;
-    struct error err;
-
-    if (copy == NULL)
-        return STATUS_NO_MEMORY;
-    status = pass_run_all(copy, PASS_MODEL, &context, &err);
-    assert_valid(copy); /* also when memory ran out half way */
-    graph_destroy(copy);
-    return status;
-}
-
 static void the_pass_fails_cleanly_at_every_allocation(void **state)
 {
     struct world *world = *state;
@@ -247,8 +225,7 @@ static void the_pass_fails_cleanly_at_every_allocation(void **state)
     struct value *table = quantized(
         world, make(world->graph, "Sigmoid", dequantized(world, y, 2, 7), NULL, NULL), 0.01, 0);
 
-    make_borders(world->graph, world->x, dequantized(world, table, 0.01, 0));
-    assert_true(fail_each_alloc(run_on_a_clone, world->graph) > 5);
+    assert_passes_fail_cleanly(world->graph, world->x, dequantized(world, table, 0.01, 0));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

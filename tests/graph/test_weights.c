@@ -1,11 +1,10 @@
 /* Weights that the model keeps as bytes are not made floats before they are used. */
-#include "graph/maker.h"
+#include "graph/byte_passes.h"
 
 #include <stdlib.h>
 
 #include "ops/gemm.h"
 #include "ops/matmul_bytes.h"
-#include "support/fail_alloc.h"
 
 static const int64_t matrix[] = {64, 96}, ids_shape[] = {2, 3};
 
@@ -36,13 +35,7 @@ static int teardown(void **state)
 
 static void run_on(struct world *world, bool multiplies_bytes, struct value *y)
 {
-    const struct pass_context context = {.multiplies_bytes = multiplies_bytes};
-    struct error err;
-
-    make_borders(world->graph, world->x, y);
-    assert_ok(pass_fuse_weights.run(world->graph, &context, &err));
-    graph_remove_dead(world->graph);
-    assert_valid(world->graph);
+    run_byte_pass(world->graph, &pass_fuse_weights, multiplies_bytes, world->x, y);
 }
 
 /* Mul(Cast(q), scale) with a scale of these dimensions. */
@@ -119,21 +112,6 @@ static void rows_are_picked_before_they_become_floats(void **state)
     assert_ptr_equal(mul->in[0]->producer->in[0]->producer->in[0], world->q);
 }
 
-static enum status run_on_a_clone(void *arg)
-{
-    const struct pass_context context = {.multiplies_bytes = true};
-    struct graph *copy = graph_clone(arg);
-    enum status status;
-    struct error err;
-
-    if (copy == NULL)
-        return STATUS_NO_MEMORY;
-    status = pass_run_all(copy, PASS_MODEL, &context, &err);
-    assert_valid(copy);
-    graph_destroy(copy);
-    return status;
-}
-
 static void the_pass_fails_cleanly_at_every_allocation(void **state)
 {
     struct world *world = *state;
@@ -141,8 +119,7 @@ static void the_pass_fails_cleanly_at_every_allocation(void **state)
     struct value *rows = make(world->graph, "Gather", scaled(world, 64, 1), ids, NULL);
     struct value *y = make(world->graph, "MatMul", world->x, scaled(world, 1, 96), NULL);
 
-    make_borders(world->graph, world->x, make(world->graph, "Add", rows, y, NULL));
-    assert_true(fail_each_alloc(run_on_a_clone, world->graph) > 5);
+    assert_passes_fail_cleanly(world->graph, world->x, make(world->graph, "Add", rows, y, NULL));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
