@@ -1,16 +1,8 @@
 /* The wire forms of inference: what the decoders give, what they refuse, what the encoder writes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "serve/fake_daemon.h"
 
 #include "proto/grpc_service.pb-c.h"
 #include "serve/codec/bytes.h"
@@ -19,47 +11,7 @@
 #include "serve/codec/infer_response.h"
 #include "serve/codec/json_infer.h"
 #include "serve/endpoint.h"
-#include "serve/internal.h"
-
-static struct server server;
-static struct call *call;
-static struct error err;
-
-static int setup(void **state)
-{
-    (void)state;
-    if (fake.pool == NULL)
-        fake_init(64 << 20);
-    server.host_pool = fake.pool;
-    server.limits.max_message_bytes = 1 << 20;
-    server.deadlines.armed_us = CLOCK_NEVER;
-    server.turn_due = true; /* there is no loop to tell */
-    list_init(&server.waiting);
-    call = call_create(&server, NULL);
-    memset(&err, 0, sizeof(err));
-    return call == NULL;
-}
-
-static int teardown(void **state)
-{
-    struct host_pool_stats stats;
-
-    (void)state;
-    call_unref(call);
-    call_pool_trim(&server);
-    host_pool_read(fake.pool, &stats);
-    return stats.in_use_bytes != 0; /* every buffer must be back */
-}
-
-static void give_body(const void *bytes, size_t size)
-{
-    uint8_t *copy = call_take(call, size + 1);
-
-    assert_non_null(copy);
-    memcpy(copy, bytes, size);
-    call->body.bytes = copy;
-    call->body.size = call->body.received = size;
-}
+#include "serve/lone_call.h"
 
 static void pack(const Inference__ModelInferRequest *request)
 {
@@ -481,8 +433,6 @@ static void a_path_is_not_over_at_a_nul(void **state)
     assert_null(endpoint_find(ROLE_GRPC, path, sizeof(path)));
     assert_null(endpoint_find(ROLE_GRPC, path, strlen(path) - 1));
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {

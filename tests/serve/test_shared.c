@@ -1,59 +1,14 @@
 /* Tensors in shared memory on the wire: parameters read and written, handles as text. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#include "serve/fake_daemon.h"
 
 #include "proto/grpc_service.pb-c.h"
 #include "serve/codec/base64.h"
 #include "serve/codec/infer_request.h"
 #include "serve/codec/infer_response.h"
 #include "serve/codec/json_infer.h"
-#include "serve/internal.h"
-
-static struct server server;
-static struct call *call;
-static struct error err;
-
-static int setup(void **state)
-{
-    (void)state;
-    if (fake.pool == NULL)
-        fake_init(64 << 20);
-    server.host_pool = fake.pool;
-    server.limits.max_message_bytes = 1 << 20;
-    server.deadlines.armed_us = CLOCK_NEVER;
-    server.turn_due = true; /* there is no loop to tell */
-    list_init(&server.waiting);
-    call = call_create(&server, NULL);
-    memset(&err, 0, sizeof(err));
-    return call == NULL;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    call_unref(call);
-    call_pool_trim(&server);
-    return 0;
-}
-
-static void give_body(const void *bytes, size_t size)
-{
-    uint8_t *copy = call_take(call, size + 1);
-
-    assert_non_null(copy);
-    memcpy(copy, bytes, size);
-    call->body.bytes = copy;
-    call->body.size = call->body.received = size;
-}
+#include "serve/lone_call.h"
 
 typedef Inference__ModelInferRequest__InferInputTensor__ParametersEntry input_entry;
 typedef Inference__ModelInferRequest__InferRequestedOutputTensor__ParametersEntry output_entry;
@@ -271,8 +226,6 @@ static void handles_are_read_from_base64(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         assert_false(base64_decode(wrong[i], strlen(wrong[i]), bytes, 8, &size));
 }
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
 {
