@@ -358,6 +358,7 @@ static bool lacks_weights(struct batcher *batcher, struct batch *batch, struct e
         return false;
     batch->available_bytes = batcher_device_free(batcher, ledger_ceiling(batcher->ledger));
     batch->needed_bytes = batch->available_bytes + batcher->device->memory->page_bytes;
+    batch->lacks_host = false;
     return true;
 }
 
@@ -385,7 +386,7 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
         memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
         never = fits_never(lane->batcher, batch);
         atomic_fetch_add(never ? &lane->batcher->never : &lane->batcher->waits, 1);
-        if (never)
+        if (never && !batch->lacks_host)
             ledger_count_oom(lane->batcher->ledger, account_of(batch), batch->needed_bytes,
                              batch->available_bytes, "no batch as large ever fits");
         batch_release(lane, batch);

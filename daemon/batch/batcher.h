@@ -135,8 +135,8 @@ void queue_set_heir(struct model_queue *queue, struct model_queue *heir, bool is
 /* What waits in a closed queue whose model does not come back goes to the heir, too, as far as it
  * may.  The queue may be gone when this returns, unless the caller holds its model. */
 void queue_pass_on(struct model_queue *queue);
-/* Requests that expire in a parked queue die of missing memory, and say so; needed_bytes 0: of time
- * again. */
+/* Requests that wait in a parked queue wait for memory: those that expire die of that, and say so.
+ */
 void queue_blame(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes);
 /* Keeps the queue from being parked while the caller looks at its network; false: it is parked. */
 bool queue_visit(struct model_queue *queue);

@@ -32,15 +32,14 @@ static bool has_heir(const struct request *request, void *arg)
     return heir_of(arg, request) != NULL;
 }
 
-/* Into the heir's queue; STATUS_OK: it is no request of the old one any more. */
-static enum status pass_on(struct request *request, struct model_queue *heir)
+enum status heir_take(struct model_queue *heir, struct request *request, int64_t since_us)
 {
     if (heir->max_batch_size > 0 && request->rows > heir->max_batch_size)
         return request->status =
                    error_set(&request->error, STATUS_INVALID,
                              "inference request batch-size must be <= %" PRId64 " for '%s'",
                              heir->max_batch_size, heir->name);
-    return wait_queue_put(&heir->waiting, request, request->queued_us);
+    return wait_queue_put(&heir->waiting, request, since_us);
 }
 
 void queue_pass_on(struct model_queue *queue)
@@ -62,7 +61,7 @@ void queue_pass_on(struct model_queue *queue)
         struct model_queue *heir = heir_of(queue, request);
 
         list_remove(&request->link);
-        if (pass_on(request, heir) != STATUS_OK) {
+        if (heir_take(heir, request, request->queued_us) != STATUS_OK) {
             list_append(&refused, &request->link);
             continue;
         }

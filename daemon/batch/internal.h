@@ -67,13 +67,20 @@ struct lane {
     int64_t until_us; /* … at most until then */
 };
 
+/* What a batch was not admitted for want of. */
+struct memory_lack {
+    uint64_t needed_bytes, available_bytes;
+    bool of_host; /* room for its answers, not memory of the device */
+};
+
 /* A queue that could not be admitted waits for memory. */
 struct memory_hold {
     int64_t since_us; /* CLOCK_NEVER: it does not wait */
     int64_t retry_us;
     int64_t
         expiry_us; /* when the next of its requests without a deadline has waited for too long */
-    uint64_t needed_bytes, available_bytes;
+    struct memory_lack lack;
+    bool stalls; /* it counts for batcher->holds: the device's memory is what lacks */
 };
 
 struct model_queue {
@@ -137,7 +144,7 @@ struct batcher {
     /* under lock */
     struct list active;
     struct list all;
-    unsigned holds;                  /* queues that wait for memory */
+    unsigned holds;                  /* queues that wait for memory of the device */
     int64_t held_since_us, stall_us; /* the first of them began then; former times, summed */
     size_t queues;
     struct pick_candidate *candidates; /* room for one a queue */
@@ -179,11 +186,6 @@ uint64_t whole_pages(uint64_t bytes, uint64_t page);
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
                   uint64_t needed_bytes, uint64_t available_bytes);
 
-/* ---- heir.c; lock held ---- */
-
-/* Who takes the requests that come to a closed queue; NULL: nobody does. */
-struct model_queue *heir_of(const struct model_queue *queue, const struct request *request);
-
 /* A later segment of the running batch wants `total_bytes` of activations.  It gets them now, or
  * the run ends with STATUS_NO_MEMORY: nobody waits while he holds (I3).  Where it could ever fit,
  * batch->restart_bytes then says what it is to start again with. */
@@ -192,14 +194,21 @@ enum status batch_admit_segment(struct lane *lane, struct batch *batch, uint64_t
 void batch_learn_growth(struct batch *batch);
 enum { GROWTH_NONE = 256 };
 
+/* ---- heir.c; lock held ---- */
+
+/* Who takes the requests that come to a closed queue; NULL: nobody does. */
+struct model_queue *heir_of(const struct model_queue *queue, const struct request *request);
+/* Puts one that waits since then into the heir's queue; not OK: the request says why not. */
+MUST_CHECK enum status heir_take(struct model_queue *heir, struct request *request,
+                                 int64_t since_us);
+
 /* ---- pressure.c: waiting for memory, caps; all under batcher->lock ---- */
 
 enum {
     MEMORY_RETRY_US = 10000
 }; /* a queue that waits asks again then, or when a batch has ended */
 /* Returns whether the wait begins here. */
-bool hold_begin(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes,
-                int64_t now_us);
+bool hold_begin(struct model_queue *queue, const struct memory_lack *lack, int64_t now_us);
 void hold_end(struct model_queue *queue, int64_t now_us);
 /* When hold_sweep() has something to do; CLOCK_NEVER: it does not wait for memory. */
 int64_t hold_expiry(const struct model_queue *queue);

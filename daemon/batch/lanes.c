@@ -355,7 +355,12 @@ void lane_run_taken(struct lane *lane, enum admission admission, bool is_inline,
     put_back(lane, &batch->surplus);
     if (admission == ADMIT_WAIT) {
         put_back(lane, &batch->requests);
-        waits = hold_begin(queue, batch->needed_bytes, batch->available_bytes, clock_now_us());
+        waits = hold_begin(queue,
+                           &(struct memory_lack){.needed_bytes = batch->needed_bytes,
+                                                 .available_bytes = batch->available_bytes,
+                                                 .of_host = batch->lacks_host},
+                           clock_now_us());
+        queue_note_expiry(batcher, queue);
     }
     move_all(&batch->requests, &done);
     queue->answering = queue->keeps_order && !list_is_empty(&done);

@@ -104,14 +104,17 @@ void queue_leave(struct model_queue *queue)
 
 void queue_blame(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes)
 {
+    const struct memory_lack lack = {.needed_bytes = needed_bytes,
+                                     .available_bytes = available_bytes};
     struct batcher *batcher = queue->batcher;
     struct lane *lane = NULL;
 
     pthread_mutex_lock(&batcher->lock);
-    if (needed_bytes == 0)
-        hold_end(queue, clock_now_us());
-    else if (hold_begin(queue, needed_bytes, available_bytes, clock_now_us()))
+    if (queue->waiting.count > 0 && /* nobody may have waited long enough */
+        hold_begin(queue, &lack, clock_now_us())) {
+        queue_note_expiry(batcher, queue);
         lane = lanes_wake_one(batcher); /* it sleeps past the end of this wait */
+    }
     pthread_mutex_unlock(&batcher->lock);
     lanes_finish_wake(lane);
 }

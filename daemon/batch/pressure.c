@@ -15,33 +15,38 @@ enum { MEMORY_PATIENCE_US = 50000, RAISE_SHARE = 32 };
 
 /* ---- tickets ---- */
 
-bool hold_begin(struct model_queue *queue, uint64_t needed_bytes, uint64_t available_bytes,
-                int64_t now_us)
+/* Only what the governor can do something about is a stall. */
+static void set_stalls(struct model_queue *queue, bool stalls, int64_t now_us)
 {
     struct batcher *batcher = queue->batcher;
+
+    if (queue->hold.stalls == stalls)
+        return;
+    queue->hold.stalls = stalls;
+    if (stalls && batcher->holds++ == 0)
+        batcher->held_since_us = now_us;
+    if (!stalls && --batcher->holds == 0)
+        batcher->stall_us += now_us - batcher->held_since_us;
+}
+
+bool hold_begin(struct model_queue *queue, const struct memory_lack *lack, int64_t now_us)
+{
     bool begins = queue->hold.since_us == CLOCK_NEVER;
 
     if (begins) {
         queue->hold.since_us = now_us;
         queue->hold.expiry_us = 0;
-        if (batcher->holds++ == 0)
-            batcher->held_since_us = now_us;
     }
     queue->hold.retry_us = now_us + MEMORY_RETRY_US;
-    queue->hold.needed_bytes = needed_bytes;
-    queue->hold.available_bytes = available_bytes;
+    queue->hold.lack = *lack;
+    set_stalls(queue, !lack->of_host, now_us);
     return begins;
 }
 
 void hold_end(struct model_queue *queue, int64_t now_us)
 {
-    struct batcher *batcher = queue->batcher;
-
-    if (queue->hold.since_us == CLOCK_NEVER)
-        return;
+    set_stalls(queue, false, now_us);
     queue->hold = (struct memory_hold){.since_us = CLOCK_NEVER};
-    if (--batcher->holds == 0)
-        batcher->stall_us += now_us - batcher->held_since_us;
 }
 
 int64_t hold_expiry(const struct model_queue *queue)
@@ -75,10 +80,11 @@ static bool is_overdue(const struct request *request, void *arg)
 
 static void die_of_memory(struct request *request, const struct model_queue *queue)
 {
-    memory_error(&request->error, queue, request->rows, queue->hold.needed_bytes,
-                 queue->hold.available_bytes);
+    const struct memory_lack *lack = &queue->hold.lack;
+
+    memory_error(&request->error, queue, request->rows, lack->needed_bytes, lack->available_bytes);
     request->status = STATUS_NO_MEMORY;
-    atomic_fetch_add(&queue->batcher->refused, 1);
+    atomic_fetch_add(&queue->batcher->refused, !lack->of_host);
 }
 
 void hold_sweep(struct model_queue *queue, int64_t now_us, struct list *leaving)
@@ -156,11 +162,11 @@ static uint64_t wanted_bytes(const struct batcher *batcher)
     uint64_t most = 0;
 
     LIST_FOR_EACH (queue, &batcher->all, struct model_queue, all_link) {
-        const struct memory_hold *hold = &queue->hold;
+        const struct memory_lack *lack = &queue->hold.lack;
 
-        if (hold->since_us != CLOCK_NEVER && hold->needed_bytes > hold->available_bytes &&
-            hold->needed_bytes - hold->available_bytes > most)
-            most = hold->needed_bytes - hold->available_bytes;
+        if (queue->hold.stalls && lack->needed_bytes > lack->available_bytes &&
+            lack->needed_bytes - lack->available_bytes > most)
+            most = lack->needed_bytes - lack->available_bytes;
     }
     return most;
 }

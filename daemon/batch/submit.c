@@ -128,15 +128,20 @@ static void submit_queued(struct batcher *batcher, struct model_queue *queue,
                           struct request *request)
 {
     int64_t now_us = clock_now_us();
+    struct model_queue *heir = NULL;
     struct lane *lane = NULL;
     enum status status;
 
     pthread_mutex_lock(&batcher->lock);
-    if (queue->closed && heir_of(queue, request) != NULL)
-        queue = heir_of(queue, request);
+    if (queue->closed)
+        heir = heir_of(queue, request);
+    if (heir != NULL)
+        queue = heir;
     request->started_us = 0;
     note_pending(queue);
-    if (queue->closed)
+    if (heir != NULL)
+        status = heir_take(heir, request, now_us);
+    else if (queue->closed)
         status = request->status = error_set(&request->error, STATUS_UNAVAILABLE,
                                              "model '%s' is not at ready state", queue->name);
     else

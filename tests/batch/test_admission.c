@@ -262,6 +262,28 @@ static void a_plan_without_room_for_its_weights_waits_and_needs_more_than_there_
     batcher_set_make_way(fixture.batcher, NULL, NULL);
 }
 
+/* Answers that nobody has fetched yet take all of the host's budget: no model has to leave for it.
+ */
+static void a_batch_without_room_for_its_answer_presses_nobody_on_the_device(void **state)
+{
+    struct batch_pressure pressure = {.waits_total = 0};
+    struct call *call;
+    void *unfetched;
+
+    (void)state;
+    start();
+    assert_int_equal(host_pool_take(fixture.pool, 1 << 20, &unfetched), STATUS_OK);
+    call = send_rows(1, 0);
+    while (pressure.waits_total < 2) /* after the second it has waited */
+        batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    batcher_read_pressure(fixture.batcher, clock_now_us() + 1000000, &pressure);
+    host_pool_give(fixture.pool, unfetched, 1 << 20);
+    assert_int_equal(pressure.wanted_bytes, 0);
+    assert_int_equal(pressure.stall_us, 0);
+    await_answers(1);
+    assert_answer_is_right(call);
+}
+
 static void a_device_out_of_memory_is_tried_twice(void **state)
 {
     struct call *call;
@@ -355,6 +377,7 @@ int main(void)
         TEST(a_ticket_ages_while_its_request_is_tried),
         TEST(what_other_models_would_give_makes_the_impossible_wait),
         TEST(a_plan_without_room_for_its_weights_waits_and_needs_more_than_there_is),
+        TEST(a_batch_without_room_for_its_answer_presses_nobody_on_the_device),
         TEST(a_device_out_of_memory_is_tried_twice),
         TEST(caps_halve_at_once_and_grow_a_row_at_a_time),
         TEST(trim_gives_back_what_lanes_cache),

@@ -163,6 +163,35 @@ a_request_without_a_deadline_waits_for_a_model_without_room_no_longer_than_it_ma
     queue_resume(fixture.queue);
 }
 
+static void a_queue_in_which_nobody_waits_does_not_wait_for_memory(void **state)
+{
+    struct batch_pressure pressure;
+
+    (void)state;
+    start();
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_OK);
+    queue_blame(fixture.queue, 5000, 3000); /* whoever waited has just gone */
+    batcher_read_pressure(fixture.batcher, clock_now_us() + 1000000, &pressure);
+    assert_int_equal(pressure.wanted_bytes, 0);
+    assert_int_equal(pressure.stall_us, 0);
+}
+
+/* Lanes that are busy do not look: whoever has a timer must know. */
+static void the_end_of_a_wait_for_memory_is_told_beforehand(void **state)
+{
+    int64_t now_us;
+
+    (void)state;
+    start();
+    batcher_set_memory_wait(fixture.batcher, INT64_C(60000000));
+    assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_OK);
+    (void)send_rows(1, 0);
+    assert_int_equal(batcher_expiry_us(fixture.batcher), CLOCK_NEVER);
+    now_us = clock_now_us();
+    queue_blame(fixture.queue, 5000, 3000);
+    assert_in_range(batcher_expiry_us(fixture.batcher), now_us + 60000000, now_us + 120000000);
+}
+
 /* ---- replaced ---- */
 
 /* A second queue with the same inputs and outputs on a network of its own. */
@@ -178,7 +207,7 @@ static void open_heir(int64_t max_batch_size)
 
 static void what_waits_for_a_model_that_was_replaced_is_answered_by_its_heir(void **state)
 {
-    struct call *waits, *late, *large;
+    struct call *waits, *late, *large, *late_and_large;
 
     (void)state;
     start();
@@ -189,10 +218,12 @@ static void what_waits_for_a_model_that_was_replaced_is_answered_by_its_heir(voi
     queue_set_heir(fixture.queue, fixture.other_queue, false);
     queue_close(fixture.queue, on_drained, NULL);
     late = send_rows(2, 9);
-    await_answers(1);
+    late_and_large = send_rows(6, 9);
+    await_answers(2);
     assert_answer_is_right(late);
+    assert_int_equal(late_and_large->request.status, STATUS_INVALID);
     queue_pass_on(fixture.queue);
-    await_answers(3);
+    await_answers(4);
     assert_answer_is_right(waits);
     assert_ptr_equal(request_queue(&waits->request), fixture.other_queue);
     assert_int_equal(large->request.status, STATUS_INVALID);
@@ -238,6 +269,8 @@ int main(void)
         TEST(what_waits_in_a_parked_queue_is_refused_with_the_reason),
         TEST(a_queue_in_use_or_visited_is_not_parked),
         TEST(a_request_without_a_deadline_waits_for_a_model_without_room_no_longer_than_it_may),
+        TEST(a_queue_in_which_nobody_waits_does_not_wait_for_memory),
+        TEST(the_end_of_a_wait_for_memory_is_told_beforehand),
         TEST(what_waits_for_a_model_that_was_replaced_is_answered_by_its_heir),
         TEST(another_version_answers_only_who_named_none),
         TEST(the_attendant_hears_of_idle_queues_that_may_not_be_so_for_long),
