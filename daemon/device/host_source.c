@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "device/host_cgroup.h"
+
 enum { PAGE_BYTES = 4096, LARGE_PAGE_BYTES = 2 << 20 };
 
 /* A range that may hold large pages starts at a multiple of their size. */
@@ -65,19 +67,6 @@ static void decommit(struct mem_source *source, void *base, size_t bytes)
     (void)mprotect(base, bytes, PROT_NONE);
 }
 
-/* The number in a one-line file such as memory.max; false for "max" and for no file. */
-static bool read_number(const char *path, uint64_t *out_number)
-{
-    FILE *file = fopen(path, "re");
-    bool found;
-
-    if (file == NULL)
-        return false;
-    found = fscanf(file, "%" SCNu64, out_number) == 1;
-    fclose(file);
-    return found;
-}
-
 /* A line "key  1234 …" of a file of such lines; false when it is not there. */
 static bool read_field(const char *path, const char *key, uint64_t *out_number)
 {
@@ -95,64 +84,10 @@ static bool read_field(const char *path, const char *key, uint64_t *out_number)
     return found;
 }
 
-bool host_own_cgroup(char *path, size_t room)
-{
-    FILE *file = fopen("/proc/self/cgroup", "re");
-    char line[2048];
-    bool found = false;
-
-    if (file == NULL)
-        return false;
-    while (!found && fgets(line, sizeof(line), file) != NULL) {
-        if (strncmp(line, "0::", 3) != 0)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        found = (size_t)snprintf(path, room, "/sys/fs/cgroup%s", line + 3) < room;
-    }
-    fclose(file);
-    for (size_t end = found ? strlen(path) : 0; end > 0 && path[end - 1] == '/'; end--)
-        path[end - 1] = '\0';
-    return found;
-}
-
-/* memory.max, or memory.high where that is less: beyond it the kernel makes us wait.  UINT64_MAX:
- * no limit. */
-static uint64_t cgroup_limit(const char *folder)
-{
-    char path[2304];
-    uint64_t max = UINT64_MAX, high = UINT64_MAX;
-
-    snprintf(path, sizeof(path), "%s/memory.max", folder);
-    (void)read_number(path, &max);
-    snprintf(path, sizeof(path), "%s/memory.high", folder);
-    (void)read_number(path, &high);
-    return high < max ? high : max;
-}
-
-static void limit_by_cgroup(const char *folder, uint64_t *free_bytes, uint64_t *total_bytes)
-{
-    char path[2304];
-    uint64_t max = cgroup_limit(folder), current, reclaimable = 0, left;
-
-    if (max == UINT64_MAX)
-        return;
-    snprintf(path, sizeof(path), "%s/memory.current", folder);
-    if (!read_number(path, &current))
-        return;
-    snprintf(path, sizeof(path), "%s/memory.stat", folder);
-    (void)read_field(path, "inactive_file", &reclaimable);
-    current -= reclaimable < current ? reclaimable : current;
-    left = max > current ? max - current : 0;
-    if (left < *free_bytes)
-        *free_bytes = left;
-    if (max < *total_bytes)
-        *total_bytes = max;
-}
-
 static enum status query(struct mem_source *source, uint64_t *out_free, uint64_t *out_total)
 {
     uint64_t available, total;
-    char folder[2048];
+    struct host_cgroup cgroup;
 
     (void)source;
     if (!read_field("/proc/meminfo", "MemAvailable:", &available) ||
@@ -160,11 +95,8 @@ static enum status query(struct mem_source *source, uint64_t *out_free, uint64_t
         return STATUS_UNSUPPORTED;
     available *= 1024; /* both are in KiB */
     total *= 1024;
-    if (host_own_cgroup(folder, sizeof(folder)))
-        for (char *slash; strlen(folder) > strlen("/sys/fs/cgroup"); *slash = '\0') {
-            limit_by_cgroup(folder, &available, &total);
-            slash = strrchr(folder, '/');
-        }
+    if (host_cgroup_find(&cgroup))
+        host_cgroup_limit(&cgroup, &available, &total);
     *out_free = available;
     *out_total = total;
     return STATUS_OK;

@@ -6,15 +6,10 @@
 #ifndef DEVICE_HOST_SOURCE_H
 #define DEVICE_HOST_SOURCE_H
 
-#include <stdbool.h>
-
 #include "memory/mem_source.h"
 
 /* One for the whole process; stateless. */
 struct mem_source *host_source(void);
-
-/* Our cgroup's folder (version 2), without a slash at the end; false where there is none. */
-bool host_own_cgroup(char *path, size_t room);
 
 /* Gives back what this process holds and does not need: pages of freed memory that malloc kept, and
  * the pages of programs and libraries (code and tables) that will be read from the system's cache

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "device/host_source.h"
+#include "device/host_cgroup.h"
 #include "device/kernel.h"
 #include "observe/log.h"
 #include "ops/chain.h"

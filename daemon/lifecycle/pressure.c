@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "device/host_source.h"
+#include "device/host_cgroup.h"
 #include "observe/log.h"
 
 #define TRIGGER "some 200000 2000000" /* µs of stall in µs: what systemd's default is, too */
@@ -31,8 +30,9 @@ struct pressure {
     int epoll; /* around a PSI file; -1: fd is watched itself */
     struct event *event;
     char path[256];
-    char events_path[2304]; /* memory.events; "": there is none */
-    uint64_t events;        /* high and max together, when last looked at */
+    bool has_cgroup;
+    struct host_cgroup cgroup;
+    uint64_t events; /* how often its limits were met, when last looked at */
 };
 
 /* ---- opening ---- */
@@ -154,7 +154,7 @@ static bool open_ordered(struct pressure *pressure)
 
 static void open_default(struct pressure *pressure)
 {
-    char folder[2048], path[2304];
+    char folder[HOST_CGROUP_PATH_BYTES], path[HOST_CGROUP_PATH_BYTES + 32];
 
     if (host_own_cgroup(folder, sizeof(folder))) {
         (void)snprintf(path, sizeof(path), "%s/memory.pressure", folder);
@@ -194,17 +194,7 @@ static void on_ready(evutil_socket_t fd, short what, void *arg)
 
 static uint64_t count_events(const struct pressure *pressure)
 {
-    FILE *file = pressure->events_path[0] != '\0' ? fopen(pressure->events_path, "re") : NULL;
-    uint64_t sum = 0, number;
-    char line[128];
-
-    while (file != NULL && fgets(line, sizeof(line), file) != NULL)
-        if (sscanf(line, "high %" SCNu64, &number) == 1 ||
-            sscanf(line, "max %" SCNu64, &number) == 1)
-            sum += number;
-    if (file != NULL)
-        (void)fclose(file);
-    return sum;
+    return pressure->has_cgroup ? host_cgroup_events(&pressure->cgroup) : 0;
 }
 
 bool pressure_poll(struct pressure *pressure)
@@ -221,16 +211,13 @@ enum status pressure_create(struct event_base *base, void (*pressed)(void *arg),
                             struct pressure **out_pressure)
 {
     struct pressure *pressure = calloc(1, sizeof(*pressure));
-    char folder[2048];
 
     if (pressure == NULL)
         return STATUS_NO_MEMORY;
     pressure->pressed = pressed;
     pressure->arg = arg;
     pressure->fd = pressure->epoll = -1;
-    if (host_own_cgroup(folder, sizeof(folder)))
-        (void)snprintf(pressure->events_path, sizeof(pressure->events_path), "%s/memory.events",
-                       folder);
+    pressure->has_cgroup = host_cgroup_find(&pressure->cgroup);
     pressure->events = count_events(pressure);
     if (!open_ordered(pressure))
         open_default(pressure);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "device/host_source.h"
+#include "device/host_cgroup.h"
 
 enum { PATH_BYTES = 2048 };
 
