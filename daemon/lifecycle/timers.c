@@ -36,6 +36,12 @@ void timers_arm(struct event *timer, int64_t us)
     evtimer_add(timer, &after);
 }
 
+static void hear_pressure(struct daemon *daemon)
+{
+    warden_system_presses(daemon->warden);
+    repository_system_presses(daemon->repository);
+}
+
 void timers_on_govern(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *daemon = arg;
@@ -50,7 +56,7 @@ void timers_on_govern(evutil_socket_t fd, short what, void *arg)
     }
     daemon->governed_us = now_us;
     if (daemon->pressure != NULL && pressure_poll(daemon->pressure))
-        warden_system_presses(daemon->warden);
+        hear_pressure(daemon);
     timers_arm(daemon->govern, warden_tick(daemon->warden, now_us) - now_us);
 }
 
@@ -58,7 +64,7 @@ static void on_pressure(void *arg)
 {
     struct daemon *daemon = arg;
 
-    warden_system_presses(daemon->warden);
+    hear_pressure(daemon);
     timers_arm(daemon->govern, 0);
 }
 

@@ -64,6 +64,7 @@ struct keeper {
     struct errand nudge, stop;
     atomic_bool nudged;           /* the nudge is on its way */
     atomic_bool host_changed;     /* HostCache= may be lower than what is there */
+    atomic_bool pressed;          /* by the system, for host memory */
     bool is_stopping;             /* the keeper's own */
     _Atomic uint64_t evict_bytes; /* asked of it, and not tried yet */
     /* under the repository's lock */
@@ -131,6 +132,8 @@ void retire_model(struct repository *repository, struct model *model, struct mod
 /* What the policy does not want of what is there. */
 void retire_unwanted(struct repository *repository, struct entry *entry,
                      const Inference__ModelConfig *config, const int64_t *versions, size_t count);
+/* Nobody asks for the retired model any more: it leaves the device, whoever still has it. */
+void retire_drained(struct model *model);
 /* Nobody has the retired model any more: it is destroyed, and an unload that waits for it ends. */
 void retire_end(struct repository *repository, struct model *model);
 /* What a command that is over tells its caller; frees it. */

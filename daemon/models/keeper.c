@@ -173,6 +173,8 @@ static void *keeper_main(void *arg)
         room_serve_need(repository);
         if (atomic_exchange(&keeper->host_changed, false))
             room_fit_host(repository);
+        if (atomic_exchange(&keeper->pressed, false))
+            (void)room_drop_coldest(repository);
         look(repository, &due);
         let_leave(&due);
         sleep_finish_woken(repository);

@@ -1,8 +1,8 @@
 /* One loaded version of one model, inside the folder.
  *
- * References: one is held while it is published (given back when its queue has drained), one by
- * everybody who looked it up.  The last one hands it to `gone`, which destroys it on the loader
- * thread.
+ * References: one is held while it is published (given back when its queue has drained and it has
+ * left the device), one by everybody who looked it up.  The last one hands it to `gone`, which
+ * destroys it on the loader thread.
  */
 #ifndef MODELS_MODEL_H
 #define MODELS_MODEL_H
@@ -13,14 +13,15 @@
 /* What the loader thread is told. */
 struct message {
     struct mail mail;
-    enum { MESSAGE_COMMAND, MESSAGE_GONE, MESSAGE_STOP } kind;
+    enum { MESSAGE_COMMAND, MESSAGE_DRAINED, MESSAGE_GONE, MESSAGE_STOP } kind;
 };
 
 struct command; /* internal.h */
 
 struct model {
     atomic_uint references;
-    struct message message; /* to the loader, when no reference is left */
+    struct message drained; /* to the loader, when its queue has ended */
+    struct message message; /* … and when no reference is left */
     struct mailbox *loader;
     struct command *waiter; /* the unload that waits for it; NULL: none */
     struct arena arena;     /* ports, names, labels */

@@ -163,6 +163,10 @@ void repository_set_gate(struct repository *repository, uint64_t (*may_hold)(voi
 uint64_t repository_evict(void *repository, uint64_t bytes);
 uint64_t repository_evictable(void *repository);
 
+/* The system is short of memory: of the models in host memory the one used longest ago is dropped.
+ * Any thread; never waits. */
+void repository_system_presses(struct repository *repository);
+
 /* ---- room for another program on the device ---- */
 
 struct room_request {

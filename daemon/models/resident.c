@@ -269,9 +269,31 @@ uint64_t resident_leave(struct model *model, enum residency to, enum park park,
                                    .model = model->name,
                                    .note = residency_name(place_of(model))});
     say_left(model, was_there ? "the device" : "host memory", was_there ? freed : host);
+    if (place_of(model) == RESIDENCY_HOST) /* two that leave at once do not see each other */
+        atomic_store(&repository->keeper.host_changed, true);
     resident_end_move(model);
     if (out_host_bytes != NULL)
         *out_host_bytes = host;
+    return freed;
+}
+
+uint64_t resident_clear(struct model *model)
+{
+    struct repository *repository = model->resident.repository;
+    struct resident *resident = &model->resident;
+    uint64_t freed;
+    bool begun;
+
+    pthread_mutex_lock(&repository->lock);
+    begun = !resident->is_moving && (resident->where != RESIDENCY_DEVICE ||
+                                     queue_park(model->queue, PARK_IDLE) == STATUS_OK);
+    resident->is_moving = resident->is_moving || begun;
+    pthread_mutex_unlock(&repository->lock);
+    if (!begun)
+        return 0;
+    freed = network_leave(model->network);
+    (void)network_strip(model->network);
+    resident_end_move(model);
     return freed;
 }
 

@@ -67,6 +67,9 @@ MUST_CHECK enum status resident_return(struct model *model, struct error *err);
 /* Ends the move: where it is now follows from its network; when it is back its queue goes on. A
  * retired one is retired again. */
 void resident_end_move(struct model *model);
+/* It is out of the table and nobody asks for it any more: nothing of it stays but its name, pinned
+ * or not, unless it is on its way or visited.  Returns the bytes of device memory given back. */
+uint64_t resident_clear(struct model *model);
 /* It is out of the table: what waits for it goes to the model that took its place, or is refused,
  * unless it is on its way back. */
 void resident_retire(struct model *model);

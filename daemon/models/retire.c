@@ -1,8 +1,12 @@
 /* Models leave the table.
  *
  * To retire a model: take it out of the table, close its queue; when the queue has drained the
- * published reference goes, and when the last user's goes too the model comes back to the loader's
- * thread by mail and is destroyed.  Nothing ever waits for that but the reply to `unload`.
+ * model comes back to the loader's thread by mail, leaves the device, and the published reference
+ * goes; when the last user's goes too it comes back once more and is destroyed.  Nothing ever waits
+ * for that but the reply to `unload`.
+ *
+ * A user may be a model that was replaced by this one before and has work left: however many are
+ * loaded one after the other meanwhile, only the last holds device memory.
  */
 #define LOG_COMPONENT "models"
 
@@ -15,7 +19,18 @@
 
 static void on_drained(void *arg)
 {
-    model_unref(arg);
+    struct model *model = arg;
+
+    mailbox_put(model->loader, &model->drained.mail);
+}
+
+void retire_drained(struct model *model)
+{
+    uint64_t freed = resident_clear(model);
+
+    if (model->waiter != NULL)
+        model->waiter->freed_bytes += freed;
+    model_unref(model);
 }
 
 void retire_model(struct repository *repository, struct model *model, struct model *heir,

@@ -362,11 +362,14 @@ enum status room_to_keep(struct repository *repository, const struct room_wish *
     return STATUS_OK;
 }
 
-/* Weights that stay whatever happens: pinned ones. */
+/* What stays whatever happens: weights of pinned models, and what is no model's. */
 static uint64_t fixed_bytes(struct repository *repository, const struct model *spared)
 {
-    uint64_t bytes = 0;
+    struct ledger_stats stats;
+    uint64_t bytes;
 
+    ledger_read(repository->config.ledger, &stats);
+    bytes = stats.kind_bytes[MEM_FIXED] + stats.kind_bytes[MEM_WORKSPACE];
     pthread_mutex_lock(&repository->lock);
     for (size_t i = 0; i < repository->entries; i++)
         for (size_t j = 0; j < repository->entry[i]->slots; j++) {
@@ -454,6 +457,12 @@ uint64_t room_drop_coldest(struct repository *repository)
         (void)resident_leave(coldest, RESIDENCY_DROPPED, PARK_IDLE, &freed);
     model_unref(coldest);
     return freed;
+}
+
+void repository_system_presses(struct repository *repository)
+{
+    atomic_store(&repository->keeper.pressed, true);
+    keeper_nudge(repository);
 }
 
 bool room_on_host(struct repository *repository, const struct model *model, uint64_t mine)

@@ -200,8 +200,14 @@ static bool is_over(struct repository *repository, struct residency_command *com
         const struct resident *resident = &command->models.model[i]->resident;
 
         over = over && ((!resident->is_wanted && !resident->is_moving) || resident->is_retired);
-        if (err->status == STATUS_OK && resident->last_error.status != STATUS_OK)
+        if (err->status != STATUS_OK)
+            continue;
+        if (resident->last_error.status != STATUS_OK)
             *err = resident->last_error;
+        else if (resident->is_retired && resident->where != RESIDENCY_DEVICE)
+            (void)error_set(err, STATUS_UNAVAILABLE,
+                            "model '%s' version %s was unloaded before it was back on the device",
+                            command->models.model[i]->name, command->models.model[i]->version_text);
     }
     pthread_mutex_unlock(&repository->lock);
     return over || repository->keeper.is_stopping;

@@ -200,6 +200,24 @@ static void idle_models_leave_when_their_time_is_up(void **state)
     await_where("m", RESIDENCY_HOST);
 }
 
+static void a_system_short_of_memory_makes_the_coldest_in_host_memory_go(void **state)
+{
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    write_multiplier("n", "max_batch_size: 8");
+    bench.config.host_cache_bytes = 1 << 20;
+    load_everything();
+    assert_answers("m");
+    assert_answers("n");
+    assert_ok(put_to_sleep("", SLEEP_WEIGHTS));
+    repository_system_presses(bench.repository);
+    await_where("m", RESIDENCY_DROPPED);
+    assert_int_equal(residency_of("n").where, RESIDENCY_HOST);
+    repository_system_presses(bench.repository);
+    await_where("n", RESIDENCY_DROPPED);
+    assert_answers("m");
+}
+
 /* ---- room ---- */
 
 /* Tanh(x · V) · W: between the products lies an activation, whatever is fused. */
@@ -581,6 +599,83 @@ static void who_does_not_fit_the_new_model_is_refused(void **state)
     model_unref(away);
 }
 
+static bool anyone_wants_memory(void)
+{
+    struct batch_pressure pressure;
+
+    batcher_read_pressure(bench.batcher, clock_now_us(), &pressure);
+    return pressure.wanted_bytes > 0;
+}
+
+static void a_way_back_that_was_put_off_and_then_fails_is_told_to_who_waits(void **state)
+{
+    struct waiter waiter = {.ask = {.in = {floats(asked, 1, WIDTH)}}};
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    assert_ok(ledger_reserve(bench.ledger, BUDGET, NULL));
+    assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_m, &waiter), 0);
+    while (!anyone_wants_memory())
+        (void)sched_yield();
+    write_multiplier_by(2, 1); /* not what was loaded */
+    ledger_unreserve(bench.ledger, BUDGET);
+    end_wait(&waiter);
+    assert_int_equal(waiter.status, STATUS_PRECONDITION);
+    ask_end(&waiter.ask);
+    assert_false(anyone_wants_memory());
+    assert_int_equal(residency_of("m").failed_reloads, 1);
+    assert_int_equal(weight_bytes(), 0);
+    assert_ok(load("m", NULL));
+}
+
+static void a_wake_without_room_leaves_nobody_waiting(void **state)
+{
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    assert_ok(ledger_reserve(bench.ledger, BUDGET, NULL));
+    assert_int_equal(wake("m"), STATUS_NO_MEMORY);
+    ledger_unreserve(bench.ledger, BUDGET);
+    assert_false(anyone_wants_memory());
+    assert_ok(wake("m"));
+}
+
+/* The first of them has work left for as long as somebody holds it. */
+static void of_models_that_replace_each_other_only_the_last_holds_memory(void **state)
+{
+    struct model *first;
+    uint64_t held, after;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    held = weight_bytes();
+    first = find_m();
+    for (int i = 0; i < 4; i++)
+        assert_ok(load("m", NULL));
+    assert_int_equal(unload("nobody"), STATUS_NOT_FOUND); /* behind whatever they left to do */
+    after = weight_bytes();
+    model_unref(first);
+    assert_int_equal(after, held);
+    assert_answers("m");
+}
+
+static void a_pinned_model_leaves_with_its_unload_to_the_byte(void **state)
+{
+    uint64_t held;
+
+    (void)state;
+    write_multiplier("m", "parameters { key: 'sluice.pin' value { string_value: 'true' } }");
+    load_everything();
+    held = weight_bytes();
+    assert_ok(unload("m"));
+    assert_int_equal(bench.freed_bytes, held);
+    assert_int_equal(weight_bytes(), 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
 
 int main(void)
@@ -592,6 +687,7 @@ int main(void)
         TEST(a_pinned_model_stays_whoever_asks),
         TEST(the_governor_s_word_makes_idle_models_leave),
         TEST(idle_models_leave_when_their_time_is_up),
+        TEST(a_system_short_of_memory_makes_the_coldest_in_host_memory_go),
         TEST(a_model_does_not_come_back_without_room_for_its_first_batch),
         TEST(a_slow_way_back_does_not_hold_up_a_short_one),
         TEST(at_level_evict_comes_what_could_stay_and_idle_models_leave_for_it),
@@ -603,6 +699,10 @@ int main(void)
         TEST(a_later_version_answers_who_named_none),
         TEST(who_does_not_fit_the_new_model_is_refused),
         TEST(a_model_whose_file_changed_does_not_come_back_but_can_be_unloaded),
+        TEST(a_way_back_that_was_put_off_and_then_fails_is_told_to_who_waits),
+        TEST(a_wake_without_room_leaves_nobody_waiting),
+        TEST(of_models_that_replace_each_other_only_the_last_holds_memory),
+        TEST(a_pinned_model_leaves_with_its_unload_to_the_byte),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
