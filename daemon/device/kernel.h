@@ -52,6 +52,23 @@ struct kernel_call {
     unsigned threads;
 };
 
+/* An operand as the operators' rules see it. */
+static inline struct tensor operand_tensor(const struct operand *operand)
+{
+    return (struct tensor){operand->dtype, operand->shape, operand->constant};
+}
+
+/* The inputs as the operators' rules see them: in[i] is NULL or one of `tensors`; room for all. */
+static inline void call_tensors(const struct kernel_call *call, struct tensor *tensors,
+                                const struct tensor **in)
+{
+    for (size_t i = 0; i < call->inputs; i++) {
+        in[i] = call->in[i] != NULL ? &tensors[i] : NULL;
+        if (call->in[i] != NULL)
+            tensors[i] = operand_tensor(call->in[i]);
+    }
+}
+
 /* Packed weights, shared by all plans of a model: made once by key, counted in bytes. */
 struct weights_cache;
 /* Finds the packed form of constant `key` in format `format` (any text that names how it is packed:

@@ -49,12 +49,6 @@ struct geometry {
 };
 void geometry_of(const struct operand *operand, const struct device *device, struct geometry *out);
 
-/* An operand as the operators' rules see it. */
-static inline struct tensor operand_tensor(const struct operand *operand)
-{
-    return (struct tensor){operand->dtype, operand->shape, operand->constant};
-}
-
 /* Element `i` of INT32 or INT64 data, which need not be aligned. */
 static inline int64_t read_index(enum dtype dtype, const void *data, int64_t i)
 {

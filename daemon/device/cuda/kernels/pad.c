@@ -12,11 +12,7 @@ static enum status amounts_of(const struct kernel_call *call, int64_t before[SHA
     struct tensor tensors[4];
     const struct tensor *in[4] = {NULL};
 
-    for (size_t i = 0; i < call->inputs; i++)
-        if (call->in[i] != NULL) {
-            tensors[i] = operand_tensor(call->in[i]);
-            in[i] = &tensors[i];
-        }
+    call_tensors(call, tensors, in);
     return pad_amounts(in, before, after, err);
 }
 

@@ -16,11 +16,7 @@ static enum status axes_of(const struct kernel_call *call, struct resize_axis ax
     struct tensor tensors[4];
     const struct tensor *in[4] = {NULL};
 
-    for (size_t i = 0; i < call->inputs; i++)
-        if (call->in[i] != NULL) {
-            tensors[i] = operand_tensor(call->in[i]);
-            in[i] = &tensors[i];
-        }
+    call_tensors(call, tensors, in);
     return resize_axes(call->attrs, in, axes, err);
 }
 

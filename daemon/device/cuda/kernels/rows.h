@@ -44,10 +44,4 @@ static inline bool dtype_is_narrow(enum dtype dtype)
     return dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16;
 }
 
-/* An operand as the operators' rules see it. */
-static inline struct tensor operand_tensor(const struct operand *operand)
-{
-    return (struct tensor){operand->dtype, operand->shape, operand->constant};
-}
-
 #endif

@@ -117,11 +117,7 @@ static enum status ranges_of(const struct kernel_call *call,
     struct tensor tensors[5];
     const struct tensor *in[5] = {NULL};
 
-    for (size_t i = 0; i < call->inputs; i++)
-        if (call->in[i] != NULL) {
-            tensors[i] = operand_tensor(call->in[i]);
-            in[i] = &tensors[i];
-        }
+    call_tensors(call, tensors, in);
     return slice_ranges(in, ranges, err);
 }
 
