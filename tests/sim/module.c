@@ -14,7 +14,9 @@
 
 struct module {
     uint32_t magic;
-    struct ptx_module *ptx;
+    const char *text; /* still to be read, as long as what registered it is loaded; NULL: none */
+    size_t text_bytes;
+    struct ptx_module *ptx;    /* NULL before module_read(), and where there is none */
     struct region **variables; /* in the order of ptx_variables() */
     size_t variable_count;
     struct module *next;
@@ -85,21 +87,35 @@ static void variables_make(struct module *module)
     exec_unlock();
 }
 
-static struct module *module_make(const char *text, size_t bytes)
+/* What the module is made of, read when a kernel or variable of it is first wanted: most programs
+ * use few of a plug-in's modules, and their text is long. */
+static struct ptx_module *module_read(struct module *module)
 {
-    struct module *module = calloc(1, sizeof(*module));
+    static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
     char why[256];
 
-    if (module == NULL)
-        return NULL;
-    module->magic = MODULE_MAGIC;
-    if (text != NULL) {
-        module->ptx = ptx_load(text, bytes, why, sizeof(why));
-        if (module->ptx != NULL)
+    pthread_mutex_lock(&reading);
+    if (module->text != NULL) {
+        struct ptx_module *ptx = ptx_load(module->text, module->text_bytes, why, sizeof(why));
+
+        module->text = NULL;
+        module->ptx = ptx;
+        if (ptx != NULL)
             variables_make(module);
         else
             finding("PTX of a module: %s", why);
     }
+    pthread_mutex_unlock(&reading);
+    return module->ptx;
+}
+
+static struct module *module_make(const char *text, size_t bytes)
+{
+    struct module *module = calloc(1, sizeof(*module));
+
+    if (module == NULL)
+        return NULL;
+    *module = (struct module){.magic = MODULE_MAGIC, .text = text, .text_bytes = bytes};
     pthread_mutex_lock(&lock);
     module->next = modules;
     modules = module;
@@ -111,8 +127,8 @@ struct ptx_kernel *module_kernel(struct module *module, const char *name)
 {
     char why[512] = "the fat binary holds no plain PTX: build with a PTX target and "
                     "--compress-mode=none";
-    struct ptx_kernel *kernel =
-        module->ptx != NULL ? ptx_find(module->ptx, name, why, sizeof(why)) : NULL;
+    struct ptx_module *ptx = module_read(module);
+    struct ptx_kernel *kernel = ptx != NULL ? ptx_find(ptx, name, why, sizeof(why)) : NULL;
 
     if (kernel == NULL)
         finding("%s: %s", name, why);
@@ -231,11 +247,11 @@ unsigned long sim_refused_kernels(void)
     char why[512];
 
     pthread_mutex_lock(&lock);
-    for (const struct module *module = modules; module != NULL; module = module->next) {
+    for (struct module *module = modules; module != NULL; module = module->next) {
+        struct ptx_module *ptx = module_read(module);
         const char *name;
-        for (size_t i = 0; module->ptx != NULL && (name = ptx_kernel_name(module->ptx, i)) != NULL;
-             i++) {
-            if (ptx_find(module->ptx, name, why, sizeof(why)) != NULL)
+        for (size_t i = 0; ptx != NULL && (name = ptx_kernel_name(ptx, i)) != NULL; i++) {
+            if (ptx_find(ptx, name, why, sizeof(why)) != NULL)
                 continue;
             finding("%s: %s", name, why);
             refused++;
@@ -307,11 +323,11 @@ SIM_EXPORT cudaError_t cudaGetKernel(cudaKernel_t *out, const void *host)
     return __cudaGetKernel(out, host);
 }
 
-static struct region *variable_find(const struct module *module, const char *name)
+static struct region *variable_find(struct module *module, const char *name)
 {
     size_t count;
-    struct ptx_variable *variables =
-        module->ptx != NULL ? ptx_variables(module->ptx, &count) : NULL;
+    struct ptx_module *ptx = module_read(module);
+    struct ptx_variable *variables = ptx != NULL ? ptx_variables(ptx, &count) : NULL;
 
     for (size_t i = 0; variables != NULL && i < count; i++)
         if (strcmp(variables[i].name, name) == 0)
@@ -394,7 +410,7 @@ SIM_EXPORT cudaError_t cudaLibraryLoadData(cudaLibrary_t *out, const void *code,
     } else {
         module = module_make(code, strlen(code));
     }
-    if (module == NULL || module->ptx == NULL)
+    if (module == NULL || module_read(module) == NULL) /* the caller may free the code now */
         return api_end(cudaErrorInvalidPtx);
     sim_lock();
     open_count(OPEN_LIBRARY, 1);

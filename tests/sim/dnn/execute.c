@@ -54,7 +54,7 @@ static void store(const struct tensor *tensor, const float *from)
 {
     void *data = view(tensor, true);
 
-    for (int64_t i = 0; data != NULL && i < tensor_count(tensor); i++)
+    for (int64_t i = 0, elements = tensor_count(tensor); data != NULL && i < elements; i++)
         element_put(tensor->element, data, place_of(tensor, i), from[i]);
 }
 
@@ -125,7 +125,9 @@ static float convolve_at(const struct job *job, const struct operation *operatio
     const struct tensor *x = &job->network.tensor[operation->x];
     const struct tensor *w = &job->network.tensor[operation->w];
     int64_t per = w->sizes[1], groups = x->sizes[1] / per, count = taps(operation, x->rank);
-    int64_t first = m / (w->sizes[0] / groups) * per;
+    int64_t first = m / (w->sizes[0] / groups) * per, plane = cells(x);
+    const float *image = values->of[operation->x] + (n * x->sizes[1] + first) * plane;
+    const float *weights = values->of[operation->w] + m * per * count;
     struct adder adder = {.chunk = job->engine.chunk};
 
     for (int64_t tap = 0; tap < count; tap++) {
@@ -134,8 +136,7 @@ static float convolve_at(const struct job *job, const struct operation *operatio
         unfold(tap, operation->window, x->rank - 2, spot->tap);
         cell = cell_of(operation, x, spot);
         for (int64_t c = 0; cell >= 0 && c < per; c++)
-            add(&adder, values->of[operation->x][(n * x->sizes[1] + first + c) * cells(x) + cell] *
-                            values->of[operation->w][(m * per + c) * count + tap]);
+            add(&adder, image[c * plane + cell] * weights[c * count + tap]);
     }
     return adder.sum + adder.part;
 }
@@ -144,12 +145,13 @@ static void convolve(const struct job *job, const struct operation *operation,
                      struct values *values)
 {
     const struct tensor *y = &job->network.tensor[operation->y];
+    const int64_t elements = tensor_count(y), plane = cells(y);
     struct spot spot;
 
-    for (int64_t i = 0; i < tensor_count(y); i++) {
-        unfold(i % cells(y), y->sizes + 2, y->rank - 2, spot.at);
-        values->of[operation->y][i] = convolve_at(
-            job, operation, values, i / cells(y) / y->sizes[1], i / cells(y) % y->sizes[1], &spot);
+    for (int64_t i = 0; i < elements; i++) {
+        unfold(i % plane, y->sizes + 2, y->rank - 2, spot.at);
+        values->of[operation->y][i] = convolve_at(job, operation, values, i / plane / y->sizes[1],
+                                                  i / plane % y->sizes[1], &spot);
     }
 }
 
@@ -161,22 +163,23 @@ static void convolve_back(const struct job *job, const struct operation *operati
     const struct tensor *w = &job->network.tensor[operation->w];
     const struct tensor *y = &job->network.tensor[operation->y];
     int64_t per = w->sizes[1], groups = y->sizes[1] / per, count = taps(operation, x->rank);
+    const int64_t elements = tensor_count(x), x_plane = cells(x), y_plane = cells(y);
     float *out = values->of[operation->y];
     struct spot spot;
 
     memset(out, 0, (size_t)tensor_count(y) * sizeof(*out));
-    for (int64_t i = 0; i < tensor_count(x); i++) {
-        int64_t k = i / cells(x) % x->sizes[1], n = i / cells(x) / x->sizes[1];
+    for (int64_t i = 0; i < elements; i++) {
+        int64_t k = i / x_plane % x->sizes[1], n = i / x_plane / x->sizes[1];
         int64_t first = k / (w->sizes[0] / groups) * per;
 
-        unfold(i % cells(x), x->sizes + 2, x->rank - 2, spot.at);
+        unfold(i % x_plane, x->sizes + 2, x->rank - 2, spot.at);
         for (int64_t tap = 0; tap < count; tap++) {
             int64_t cell;
 
             unfold(tap, operation->window, x->rank - 2, spot.tap);
             cell = cell_of(operation, y, &spot);
             for (int64_t c = 0; cell >= 0 && c < per; c++)
-                out[(n * y->sizes[1] + first + c) * cells(y) + cell] +=
+                out[(n * y->sizes[1] + first + c) * y_plane + cell] +=
                     values->of[operation->x][i] *
                     values->of[operation->w][(k * per + c) * count + tap];
         }
@@ -188,13 +191,14 @@ static void pool(const struct job *job, const struct operation *operation, struc
     const struct tensor *x = &job->network.tensor[operation->x];
     const struct tensor *y = &job->network.tensor[operation->y];
     int64_t all = taps(operation, x->rank);
+    const int64_t elements = tensor_count(y), x_plane = cells(x), y_plane = cells(y);
     struct spot spot;
 
-    for (int64_t i = 0; i < tensor_count(y); i++) {
+    for (int64_t i = 0; i < elements; i++) {
         float sum = 0, most = -INFINITY;
         int64_t count = 0;
 
-        unfold(i % cells(y), y->sizes + 2, y->rank - 2, spot.at);
+        unfold(i % y_plane, y->sizes + 2, y->rank - 2, spot.at);
         for (int64_t tap = 0; tap < all; tap++) {
             int64_t cell;
             float value;
@@ -203,7 +207,7 @@ static void pool(const struct job *job, const struct operation *operation, struc
             cell = cell_of(operation, x, &spot);
             if (cell < 0)
                 continue;
-            value = values->of[operation->x][i / cells(y) * cells(x) + cell];
+            value = values->of[operation->x][i / y_plane * x_plane + cell];
             most = value > most || isnan(value) ? value : most;
             sum += value;
             count++;
@@ -229,7 +233,7 @@ static void pointwise(const struct job *job, const struct operation *operation,
     for (size_t d = b->rank; d-- > 0; stride *= b->sizes[d])
         spread.strides[d] = b->sizes[d] == 1 ? 0 : stride;
     memcpy(spread.sizes, y->sizes, sizeof(spread.sizes));
-    for (int64_t i = 0; i < tensor_count(y); i++) {
+    for (int64_t i = 0, elements = tensor_count(y); i < elements; i++) {
         float x = values->of[operation->x][i];
 
         if (operation->kind == ADD)

@@ -133,6 +133,13 @@ static bool shared_outside(struct warp *warp, const struct op *op, uint32_t mask
     return false;
 }
 
+/* Read by several threads since the last barrier, and written by none: one more changes nothing. */
+static bool is_quiet(const struct race_entry *word, uint32_t epoch)
+{
+    return word->read_epoch == epoch && word->write_epoch != epoch &&
+           word->reader == RACE_SEVERAL && (word->writer & RACE_SPLIT) == 0;
+}
+
 /* Most reads touch words that several threads have read since the last barrier: those are done
  * here.  Of neighbours at one address two are enough to say that they are several. */
 static void shared_races(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
@@ -145,12 +152,12 @@ static void shared_races(struct warp *warp, const struct op *op, uint32_t mask, 
     for (uint32_t left = lanes; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
         uint32_t address = (uint32_t)out->address[lane];
-        const struct race_entry *word = &words[address / 4];
-        if (kind == RACE_READ && bytes == 4 && word->read_epoch == epoch &&
-            word->write_epoch != epoch && word->reader == RACE_SEVERAL &&
-            (word->writer & RACE_SPLIT) == 0)
-            continue;
-        race_check(warp, op, lane, address, bytes, kind, NULL);
+        unsigned quiet = 0;
+        if (kind == RACE_READ && bytes % 4 == 0)
+            while (quiet < bytes && is_quiet(&words[(address + quiet) / 4], epoch))
+                quiet += 4;
+        if (quiet < bytes)
+            race_check(warp, op, lane, address + quiet, bytes - quiet, kind, NULL);
     }
 }
 
@@ -268,18 +275,53 @@ static uint32_t leaders_of(const uint64_t address[LANES])
     return leaders;
 }
 
-bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
-                 enum race_kind kind, struct access *out)
+void access_spread(struct access *access)
+{
+    const bool defined = access->shadow[0] == access_defined;
+    const uint64_t step = access->uniform ? 0 : access->bytes;
+
+    if (access->is_spread)
+        return;
+    access->is_spread = true;
+    for (unsigned lane = 1; lane < LANES; lane++) {
+        uint64_t address = access->address[0] + lane * step;
+
+        access->address[lane] = address;
+        access->at[lane] = access->at[0] + lane * step;
+        access->shadow[lane] =
+            defined ? access_defined : access->shadow[0] + address / 8 - access->address[0] / 8;
+    }
+}
+
+/* Most instructions have all their lanes side by side or at one address, in the memory that they
+ * were at before: two looks are enough.  False: not so, or not well. */
+static bool global_quick(struct warp *warp, const struct op *op, unsigned bytes, struct access *out)
+{
+    const struct span *span = &warp->worker->spans[op->slot];
+    const uint64_t first = out->address[0];
+    uint64_t spread = 0, apart = 0;
+
+    for (int lane = 1; lane < LANES; lane++) {
+        spread |= out->address[lane] ^ first;
+        apart |= out->address[lane] - first - (uint64_t)lane * bytes;
+    }
+    if ((spread != 0 && apart != 0) || (first & (bytes - 1)) != 0 || first < span->low ||
+        first >= span->high || span->high - first < (spread == 0 ? bytes : bytes * LANES))
+        return false;
+    out->at[0] = (uint8_t *)(uintptr_t)(first + (uint64_t)span->to_host);
+    out->shadow[0] = shadow_byte(span, first);
+    out->uniform = spread == 0;
+    out->flat = spread == 0 ? NULL : out->at[0];
+    out->leaders = spread == 0 ? 1 : (uint32_t)ALL_LANES;
+    out->is_spread = false;
+    return true;
+}
+
+static bool find_each(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
+                      enum race_kind kind, struct access *out)
 {
     bool found;
 
-    if (undefined(warp, op, mask, op->a, "an address"))
-        return false;
-    out->bytes = bytes;
-    out->own_memory = false;
-    out->flat = NULL;
-    out->uniform = false;
-    addresses(warp, op, out->address);
     out->leaders = mask == (uint32_t)ALL_LANES ? leaders_of(out->address) : mask;
     if (!aligned(warp, op, mask, out->address, bytes, kind))
         return false;
@@ -299,6 +341,31 @@ bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned
     return true;
 }
 
+bool access_look(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
+                 enum race_kind kind, struct access *out)
+{
+    if (undefined(warp, op, mask, op->a, "an address"))
+        return false;
+    out->bytes = bytes;
+    out->own_memory = false;
+    out->flat = NULL;
+    out->uniform = false;
+    out->is_spread = true;
+    addresses(warp, op, out->address);
+    return (mask == (uint32_t)ALL_LANES && op->space <= SPACE_GLOBAL &&
+            global_quick(warp, op, bytes, out)) ||
+           find_each(warp, op, mask, bytes, kind, out);
+}
+
+bool access_find(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
+                 enum race_kind kind, struct access *out)
+{
+    if (!access_look(warp, op, mask, bytes, kind, out))
+        return false;
+    access_spread(out);
+    return true;
+}
+
 /* Whether the marks of 32 elements side by side are all set. */
 static bool flat_written(const struct access *access)
 {
@@ -313,13 +380,15 @@ static bool flat_written(const struct access *access)
     return all == 0xFF;
 }
 
-uint32_t access_written(const struct access *access, uint32_t mask, unsigned skip, unsigned bytes)
+uint32_t access_written(struct access *access, uint32_t mask, unsigned skip, unsigned bytes)
 {
     uint32_t good = 0;
     unsigned want = (1u << (bytes < 8 ? bytes : 8)) - 1;
 
     if (access->flat != NULL && flat_written(access))
         return mask;
+    if (!access->uniform)
+        access_spread(access);
     for (uint32_t left = mask & access->leaders; left != 0;) {
         int lane = __builtin_ctz(left);
         unsigned at = (unsigned)(access->address[lane] % 8) + skip;
@@ -352,16 +421,20 @@ static void mark_lane(const struct access *access, int lane, unsigned skip, unsi
     }
 }
 
-void access_mark(const struct access *access, uint32_t mask, unsigned skip, unsigned bytes,
-                 uint32_t good)
+bool access_mark_flat(const struct access *access, uint32_t good)
+{
+    if (access->flat == NULL || good != (uint32_t)ALL_LANES || access->address[0] % 8 != 0)
+        return false;
+    if (access->shadow[0] != access_defined)
+        memset(access->shadow[0], 0xFF, access->bytes * LANES / 8);
+    return true;
+}
+
+void access_mark(struct access *access, uint32_t mask, unsigned skip, unsigned bytes, uint32_t good)
 {
     if (access->flat != NULL && access->shadow[0] == access_defined)
         return;
-    if (access->flat != NULL && (good & mask) == (uint32_t)ALL_LANES &&
-        access->address[0] % 8 == 0 && access->bytes == bytes) {
-        memset(access->shadow[0], 0xFF, bytes * LANES / 8);
-        return;
-    }
+    access_spread(access);
     for (uint32_t left = mask; left != 0; left &= left - 1) {
         int lane = __builtin_ctz(left);
         if (access->shadow[lane] != access_defined)

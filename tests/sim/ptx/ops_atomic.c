@@ -137,7 +137,7 @@ static uint64_t lane_bits(const struct warp *warp, struct operand operand, unsig
 }
 
 static void one_element(struct warp *warp, const struct op *op, uint32_t mask,
-                        const struct access *access, unsigned i)
+                        struct access *access, unsigned i)
 {
     const struct atomic_form *form = op->extra;
     unsigned skip = i * op->bytes;

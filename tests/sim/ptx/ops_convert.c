@@ -30,21 +30,53 @@ CONVERT(f32_f16, uint16_t, float, half_float(a))
 CONVERT(f16_f32, float, uint16_t, float_half(a))
 CONVERT(f32_bf16, uint16_t, float, brain_float(a))
 CONVERT(bf16_f32, float, uint16_t, float_brain(a))
+CONVERT(f64_s16, int16_t, double, a)
+CONVERT(f64_u16, uint16_t, double, a)
+CONVERT(f64_u32, uint32_t, double, a)
+CONVERT(f64_s64, int64_t, double, a)
+CONVERT(f64_u64, uint64_t, double, a)
+CONVERT(f32_s64, int64_t, float, a)
+CONVERT(f32_u64, uint64_t, float, a)
+
+/* To integers: towards zero, the ends of the range beyond them; for NaN as to_integer() has it. */
+#define WHOLE(a, T, low, beyond, most, nan)                                                        \
+    ((a) != (a) ? (nan) : (a) >= (beyond) ? (most) : (a) <= (low) ? (T)(low) : (T)(a))
+CONVERT(s64_f64, double, int64_t, WHOLE(a, int64_t, -0x1p63, 0x1p63, INT64_MAX, INT64_MIN))
+CONVERT(s64_f32, float, int64_t, WHOLE(a, int64_t, -0x1p63f, 0x1p63f, INT64_MAX, INT64_MIN))
+CONVERT(u64_f64, double, uint64_t, WHOLE(a, uint64_t, 0.0, 0x1p64, UINT64_MAX, (uint64_t)1 << 63))
+CONVERT(s32_f32, float, int32_t, WHOLE(a, int32_t, -0x1p31f, 0x1p31f, INT32_MAX, 0))
+
+/* Whole numbers of the same type; every NaN of single precision is the canonical one. */
+#define ROUND(function, a) ((a) != (a) ? bits_float(0x7FFFFFFF) : function(a))
+CONVERT(rint_f32, float, float, ROUND(rintf, a))
+CONVERT(trunc_f32, float, float, ROUND(truncf, a))
+CONVERT(floor_f32, float, float, ROUND(floorf, a))
+CONVERT(ceil_f32, float, float, ROUND(ceilf, a))
+CONVERT(sat_f32, float, float, a != a || a < 0 ? 0 : a > 1 ? 1 : a)
 
 static const struct {
     enum type to;
     enum type from;
     const char *mode; /* NULL: none */
     op_fn *fn;
+    bool saturates;
 } direct[] = {
-    {TYPE_U32, TYPE_U64, NULL, u32_u64},   {TYPE_U64, TYPE_U32, NULL, u64_u32},
-    {TYPE_S64, TYPE_S32, NULL, s64_s32},   {TYPE_U16, TYPE_U32, NULL, u16_u32},
-    {TYPE_U16, TYPE_U64, NULL, u16_u64},   {TYPE_U32, TYPE_U16, NULL, u32_u16},
-    {TYPE_S32, TYPE_S16, NULL, s32_s16},   {TYPE_F32, TYPE_S32, "rn", f32_s32},
-    {TYPE_F32, TYPE_U32, "rn", f32_u32},   {TYPE_F64, TYPE_S32, "rn", f64_s32},
-    {TYPE_F64, TYPE_F32, NULL, f64_f32},   {TYPE_F32, TYPE_F64, "rn", f32_f64},
-    {TYPE_F32, TYPE_F16, NULL, f32_f16},   {TYPE_F16, TYPE_F32, "rn", f16_f32},
-    {TYPE_F32, TYPE_BF16, NULL, f32_bf16}, {TYPE_BF16, TYPE_F32, "rn", bf16_f32},
+    {TYPE_U32, TYPE_U64, NULL, u32_u64},    {TYPE_U64, TYPE_U32, NULL, u64_u32},
+    {TYPE_S64, TYPE_S32, NULL, s64_s32},    {TYPE_U16, TYPE_U32, NULL, u16_u32},
+    {TYPE_U16, TYPE_U64, NULL, u16_u64},    {TYPE_U32, TYPE_U16, NULL, u32_u16},
+    {TYPE_S32, TYPE_S16, NULL, s32_s16},    {TYPE_F32, TYPE_S32, "rn", f32_s32},
+    {TYPE_F32, TYPE_U32, "rn", f32_u32},    {TYPE_F64, TYPE_S32, "rn", f64_s32},
+    {TYPE_F64, TYPE_F32, NULL, f64_f32},    {TYPE_F32, TYPE_F64, "rn", f32_f64},
+    {TYPE_F32, TYPE_F16, NULL, f32_f16},    {TYPE_F16, TYPE_F32, "rn", f16_f32},
+    {TYPE_F32, TYPE_BF16, NULL, f32_bf16},  {TYPE_BF16, TYPE_F32, "rn", bf16_f32},
+    {TYPE_F64, TYPE_S16, "rn", f64_s16},    {TYPE_F64, TYPE_U16, "rn", f64_u16},
+    {TYPE_F64, TYPE_U32, "rn", f64_u32},    {TYPE_F64, TYPE_S64, "rn", f64_s64},
+    {TYPE_F64, TYPE_U64, "rn", f64_u64},    {TYPE_F32, TYPE_S64, "rn", f32_s64},
+    {TYPE_F32, TYPE_U64, "rn", f32_u64},    {TYPE_S64, TYPE_F64, "rzi", s64_f64},
+    {TYPE_S64, TYPE_F32, "rzi", s64_f32},   {TYPE_U64, TYPE_F64, "rzi", u64_f64},
+    {TYPE_S32, TYPE_F32, "rzi", s32_f32},   {TYPE_F32, TYPE_F32, "rni", rint_f32},
+    {TYPE_F32, TYPE_F32, "rzi", trunc_f32}, {TYPE_F32, TYPE_F32, "rmi", floor_f32},
+    {TYPE_F32, TYPE_F32, "rpi", ceil_f32},  {TYPE_F32, TYPE_F32, NULL, sat_f32, true},
 };
 
 /* The general form: what is read, how it is rounded, what is written. */
@@ -228,16 +260,18 @@ static void decode_pair(struct builder *builder, struct statement *statement,
     op->extra = how;
 }
 
-static op_fn *direct_of(const struct conversion *how, int mode, int integral)
+/* `mode`: the modifier that says how it is rounded, NULL where there is none. */
+static op_fn *direct_of(const struct conversion *how, const char *mode)
 {
-    static const char *const names[] = {"rn"};
-
-    if (how->saturates || how->ftz || how->relu || how->finite || integral >= 0 || mode > 0)
+    if (how->ftz || how->relu || how->finite)
         return NULL;
-    for (size_t i = 0; i < sizeof(direct) / sizeof(direct[0]); i++)
-        if (direct[i].to == how->to && direct[i].from == how->from &&
-            (mode == 0) == (direct[i].mode != NULL && strcmp(direct[i].mode, names[0]) == 0))
+    for (size_t i = 0; i < sizeof(direct) / sizeof(direct[0]); i++) {
+        bool same_mode = mode == NULL || direct[i].mode == NULL ? mode == direct[i].mode
+                                                                : strcmp(mode, direct[i].mode) == 0;
+        if (direct[i].to == how->to && direct[i].from == how->from && same_mode &&
+            direct[i].saturates == how->saturates)
             return direct[i].fn;
+    }
     return NULL;
 }
 
@@ -307,9 +341,10 @@ static void decode_cvt(struct builder *builder, struct statement *statement)
     struct operand d =
         destination_wide(builder, &statement->arguments[0], least_to, &how->to_store);
     struct operand a = source_wide(builder, &statement->arguments[1], least_from, &how->from_store);
-    op_fn *fn = how->to_store == type_bytes(how->to) && how->from_store == type_bytes(how->from)
-                    ? direct_of(how, mode, integral)
-                    : NULL;
+    op_fn *fn =
+        how->to_store == type_bytes(how->to) && how->from_store == type_bytes(how->from)
+            ? direct_of(how, integral >= 0 ? integrals[integral] : (mode >= 0 ? modes[mode] : NULL))
+            : NULL;
     struct op *op = emit(builder, statement, fn != NULL ? fn : op_convert);
     op->d = d;
     op->a = a;

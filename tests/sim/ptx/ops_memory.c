@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-typedef void move_fn(void *lanes, const struct access *access, unsigned skip, uint32_t mask);
+typedef void move_fn(void *lanes, struct access *access, unsigned skip, uint32_t mask);
 
 /* Threads of a kernel may read what others write: that is the kernel's race, not the simulator's.
  */
@@ -12,14 +12,22 @@ typedef void move_fn(void *lanes, const struct access *access, unsigned skip, ui
 
 /* Memory to registers: M in memory, R a lane. */
 #define LOADER(name, M, R)                                                                         \
-    static UNORDERED void name(void *lanes, const struct access *access, unsigned skip,            \
-                               uint32_t mask)                                                      \
+    static UNORDERED void name(void *lanes, struct access *access, unsigned skip, uint32_t mask)   \
     {                                                                                              \
         R *d = lanes;                                                                              \
         if (access->flat != NULL && access->bytes == sizeof(M)) {                                  \
             const M *s = (const void *)access->flat;                                               \
             for (int lane = 0; lane < LANES; lane++)                                               \
                 d[lane] = (R)s[lane];                                                              \
+            return;                                                                                \
+        }                                                                                          \
+        if (access->flat != NULL) {                                                                \
+            const uint8_t *s = access->flat + skip;                                                \
+            for (unsigned lane = 0; lane < LANES; lane++) {                                        \
+                M value;                                                                           \
+                memcpy(&value, s + lane * access->bytes, sizeof(value));                           \
+                d[lane] = (R)value;                                                                \
+            }                                                                                      \
             return;                                                                                \
         }                                                                                          \
         if (access->uniform) {                                                                     \
@@ -38,8 +46,7 @@ typedef void move_fn(void *lanes, const struct access *access, unsigned skip, ui
     }
 
 #define STORER(name, M, R)                                                                         \
-    static UNORDERED void name(void *lanes, const struct access *access, unsigned skip,            \
-                               uint32_t mask)                                                      \
+    static UNORDERED void name(void *lanes, struct access *access, unsigned skip, uint32_t mask)   \
     {                                                                                              \
         const R *s = lanes;                                                                        \
         if (access->flat != NULL && access->bytes == sizeof(M)) {                                  \
@@ -48,6 +55,7 @@ typedef void move_fn(void *lanes, const struct access *access, unsigned skip, ui
                 d[lane] = (M)s[lane];                                                              \
             return;                                                                                \
         }                                                                                          \
+        access_spread(access);                                                                     \
         for (uint32_t left = mask; left != 0; left &= left - 1) {                                  \
             int lane = __builtin_ctz(left);                                                        \
             M value = (M)s[lane];                                                                  \
@@ -123,7 +131,7 @@ static void op_load(struct warp *warp, const struct op *op, uint32_t mask)
     const struct element *elements = op->extra;
     struct access access;
 
-    if (!access_find(warp, op, mask, (unsigned)op->bytes * op->count, RACE_READ, &access))
+    if (!access_look(warp, op, mask, (unsigned)op->bytes * op->count, RACE_READ, &access))
         return;
     for (unsigned i = 0; i < op->count; i++) {
         unsigned skip = i * op->bytes;
@@ -138,15 +146,20 @@ static void op_store(struct warp *warp, const struct op *op, uint32_t mask)
     const struct element *elements = op->extra;
     struct access access;
 
-    if (!access_find(warp, op, mask, (unsigned)op->bytes * op->count, RACE_WRITE, &access))
+    if (!access_look(warp, op, mask, (unsigned)op->bytes * op->count, RACE_WRITE, &access))
         return;
+    uint32_t good = mask;
     for (unsigned i = 0; i < op->count; i++) {
         unsigned skip = i * op->bytes;
         void *values = reg(warp, elements[i].operand);
         access_races(warp, op, mask, &access, skip, values, elements[i].store, op->bytes);
         elements[i].fn(values, &access, skip, mask);
-        access_mark(&access, mask, skip, op->bytes, written(warp, elements[i].operand));
+        good &= written(warp, elements[i].operand);
     }
+    if (access_mark_flat(&access, good))
+        return;
+    for (unsigned i = 0; i < op->count; i++)
+        access_mark(&access, mask, i * op->bytes, op->bytes, written(warp, elements[i].operand));
 }
 
 /* Parameters of the kernel at a fixed place: the same for all lanes. */
@@ -156,10 +169,11 @@ static void op_load_parameter(struct warp *warp, const struct op *op, uint32_t m
     const unsigned char *from = warp->worker->grid->parameters + op->offset;
     struct access access;
 
-    for (int lane = 0; lane < LANES; lane++)
-        access.at[lane] = (uint8_t *)(uintptr_t)from;
     access.flat = NULL;
     access.uniform = mask == (uint32_t)ALL_LANES;
+    access.at[0] = (uint8_t *)(uintptr_t)from;
+    for (int lane = 1; lane < LANES && !access.uniform; lane++)
+        access.at[lane] = access.at[0];
     for (unsigned i = 0; i < op->count; i++) {
         elements[i].fn(reg(warp, elements[i].operand), &access, i * op->bytes, mask);
         mark_result(warp, elements[i].operand, mask, mask);

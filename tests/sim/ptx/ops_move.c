@@ -56,6 +56,39 @@ static void unpack(struct warp *warp, const struct op *op, uint32_t mask)
         mark_result(warp, op->list[i], mask, written(warp, op->a));
 }
 
+/* The same of two halves, which nearly all are. */
+#define HALVES(name, T, HALF)                                                                      \
+    static void pack_##name(struct warp *warp, const struct op *op, uint32_t mask)                 \
+    {                                                                                              \
+        T *d = reg(warp, op->d);                                                                   \
+        const HALF *low = reg(warp, op->list[0]);                                                  \
+        const HALF *high = reg(warp, op->list[1]);                                                 \
+        EACH_LANE(mask, d[lane] = (T)(low[lane] | (T)high[lane] << (8 * sizeof(HALF))));           \
+        mark_result(warp, op->d, mask, written(warp, op->list[0]) & written(warp, op->list[1]));   \
+    }                                                                                              \
+    static void unpack_##name(struct warp *warp, const struct op *op, uint32_t mask)               \
+    {                                                                                              \
+        const T *a = reg(warp, op->a);                                                             \
+        HALF *low = reg(warp, op->list[0]);                                                        \
+        HALF *high = reg(warp, op->list[1]);                                                       \
+        uint32_t good = written(warp, op->a);                                                      \
+        EACH_LANE(mask, const T value = a[lane]; low[lane] = (HALF)value;                          \
+                  high[lane] = (HALF)(value >> (8 * sizeof(HALF))));                               \
+        mark_result(warp, op->list[0], mask, good);                                                \
+        mark_result(warp, op->list[1], mask, good);                                                \
+    }
+HALVES(4, uint32_t, uint16_t)
+HALVES(8, uint64_t, uint32_t)
+
+static op_fn *vector_fn(bool packs, unsigned count, unsigned bytes)
+{
+    if (count == 2 && bytes == 4)
+        return packs ? pack_4 : unpack_4;
+    if (count == 2 && bytes == 8)
+        return packs ? pack_8 : unpack_8;
+    return packs ? pack : unpack;
+}
+
 static void decode_vector(struct builder *builder, struct statement *statement, unsigned bytes)
 {
     bool packs = statement->arguments[1].kind == ARGUMENT_VECTOR;
@@ -71,7 +104,7 @@ static void decode_vector(struct builder *builder, struct statement *statement, 
                         : destination(builder, &vector->items[i], part);
     struct operand whole = packs ? destination(builder, &statement->arguments[0], bytes)
                                  : source(builder, &statement->arguments[1], bytes);
-    struct op *op = emit(builder, statement, packs ? pack : unpack);
+    struct op *op = emit(builder, statement, vector_fn(packs, vector->count, bytes));
     op->d = op->a = whole;
     op->list = own_list(builder, list, vector->count);
     op->count = (uint8_t)vector->count;

@@ -7,9 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-enum { SLICE = 1 << 16, WORKERS = 16 };
+/* The calling thread runs a launch alone for so long: most end before another thread would begin.
+ */
+enum { SLICE = 1 << 16, WORKERS = 16, ALONE_NS = 200000 };
 
 /* A thread that runs longer than this is taken for one that never ends. */
 static const uint64_t ENDLESS = (uint64_t)1 << 31;
@@ -96,10 +99,21 @@ static void worker_fit(struct worker *worker)
     }
 }
 
+#define FILL(T)                                                                                    \
+    do {                                                                                           \
+        T *lanes = (T *)(void *)(warp->file + at);                                                 \
+        for (int lane = 0; lane < LANES; lane++)                                                   \
+            lanes[lane] = (T)value;                                                                \
+    } while (0)
+
 static void fill(struct warp *warp, uint32_t at, uint32_t bytes, uint64_t value)
 {
-    for (int lane = 0; lane < LANES; lane++)
-        memcpy(warp->file + at + (size_t)lane * bytes, &value, bytes);
+    if (bytes == 2)
+        FILL(uint16_t);
+    else if (bytes == 4)
+        FILL(uint32_t);
+    else
+        FILL(uint64_t);
 }
 
 static void constants_write(struct warp *warp)
@@ -283,27 +297,40 @@ static void worker_begin(struct worker *worker, struct launch *launch)
     }
 }
 
+/* Runs the next block of the launch; false when there is none. */
+static bool worker_step(struct worker *worker)
+{
+    struct launch *launch = worker->launch;
+    const unsigned *grid = launch->grid->grid;
+    uint64_t n = __atomic_fetch_add(&launch->next, 1, __ATOMIC_RELAXED);
+
+    if (n >= launch->blocks || __atomic_load_n(&launch->end, __ATOMIC_RELAXED) != PTX_DONE)
+        return false;
+    uint64_t block = block_number(launch, n);
+    worker->block_index[0] = (unsigned)(block % grid[0]);
+    worker->block_index[1] = (unsigned)(block / grid[0] % grid[1]);
+    worker->block_index[2] = (unsigned)(block / grid[0] / grid[1]);
+    block_run(worker);
+    return true;
+}
+
+static void worker_end(struct worker *worker)
+{
+    uint64_t instructions = 0;
+
+    for (unsigned w = 0; w < worker->warp_count; w++)
+        instructions += worker->warps[w].lane_instructions;
+    __atomic_fetch_add(&worker->launch->instructions, instructions, __ATOMIC_RELAXED);
+}
+
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
-    struct launch *launch = worker->launch;
-    const unsigned *grid = launch->grid->grid;
 
-    worker_begin(worker, launch);
-    for (;;) {
-        uint64_t n = __atomic_fetch_add(&launch->next, 1, __ATOMIC_RELAXED);
-        if (n >= launch->blocks || __atomic_load_n(&launch->end, __ATOMIC_RELAXED) != PTX_DONE)
-            break;
-        uint64_t block = block_number(launch, n);
-        worker->block_index[0] = (unsigned)(block % grid[0]);
-        worker->block_index[1] = (unsigned)(block / grid[0] % grid[1]);
-        worker->block_index[2] = (unsigned)(block / grid[0] / grid[1]);
-        block_run(worker);
-    }
-    uint64_t instructions = 0;
-    for (unsigned w = 0; w < worker->warp_count; w++)
-        instructions += worker->warps[w].lane_instructions;
-    __atomic_fetch_add(&launch->instructions, instructions, __ATOMIC_RELAXED);
+    worker_begin(worker, worker->launch);
+    while (worker_step(worker))
+        ;
+    worker_end(worker);
     return NULL;
 }
 
@@ -336,6 +363,14 @@ static unsigned worker_count(const struct launch *launch)
     return launch->blocks < count ? (unsigned)launch->blocks : count;
 }
 
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
 enum ptx_end ptx_run(const struct ptx_kernel *kernel, struct ptx_grid *grid)
 {
     struct launch launch = {.kernel = kernel, .grid = grid};
@@ -348,9 +383,16 @@ enum ptx_end ptx_run(const struct ptx_kernel *kernel, struct ptx_grid *grid)
     unsigned count = worker_count(&launch);
     for (unsigned i = 0; i < count; i++)
         workers[i].launch = &launch;
-    for (unsigned i = 1; i < count; i++)
+    worker_begin(&workers[0], &launch);
+    uint64_t until = clock_ns() + ALONE_NS;
+    bool more = true;
+    while (more && (count == 1 || clock_ns() < until))
+        more = worker_step(&workers[0]);
+    for (unsigned i = 1; more && i < count; i++)
         started[i] = pthread_create(&threads[i], NULL, worker_main, &workers[i]) == 0;
-    worker_main(&workers[0]);
+    while (more)
+        more = worker_step(&workers[0]);
+    worker_end(&workers[0]);
     for (unsigned i = 1; i < count; i++)
         if (started[i])
             pthread_join(threads[i], NULL);

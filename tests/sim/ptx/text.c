@@ -82,13 +82,22 @@ void line_skip(struct cursor *cursor)
         cursor->at++;
 }
 
+/* Without tokens: bodies are most of a text, and only what a kernel needs is read again. */
 void braces_skip(struct cursor *cursor)
 {
-    char token[TOKEN_BYTES];
+    int depth = 1;
 
-    for (int depth = 1; depth > 0 && cursor->at < cursor->end;) {
-        token_next(cursor, token);
-        depth += strcmp(token, "{") == 0 ? 1 : strcmp(token, "}") == 0 ? -1 : 0;
+    while (depth > 0 && cursor->at < cursor->end) {
+        char c = *cursor->at++;
+
+        if (c == '\n') {
+            cursor->line++;
+        } else if (c == '"') {
+            while (cursor->at < cursor->end && *cursor->at++ != '"')
+                ;
+        } else {
+            depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+        }
     }
 }
 

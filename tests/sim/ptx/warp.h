@@ -204,8 +204,6 @@ struct worker {
     struct span *spans; /* a memory instruction's last */
     void *memory;       /* what all of the above lies in */
     size_t memory_bytes;
-    const struct ptx_kernel *filled; /* whose constants are in the files */
-    unsigned filled_warps;
     uint64_t clock;
 };
 

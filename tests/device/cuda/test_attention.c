@@ -1,0 +1,121 @@
+/* Attention spelled out on the simulated device: one step where all is float32. */
+#include "answer.h"
+
+#include "graph/match.h"
+
+enum { TOKENS = 10, HEADS = 2, DEPTH = 8, FEATURES = HEADS * DEPTH, INPUT = TOKENS * FEATURES };
+
+/* [rows, tokens, features] to [rows, heads, tokens, depth], or with the last two turned. */
+static struct value *divided(struct graph *graph, struct value *x, bool turned)
+{
+    static const int64_t by_heads[] = {0, 2, 1, 3}, by_depth[] = {0, 2, 3, 1};
+    struct value *h = APPLY(graph, "Reshape", x, INTS(graph, 0, TOKENS, HEADS, DEPTH));
+    struct node *node = NODE(graph, "Transpose", h);
+
+    *(struct ints *)node_attr(node, "perm") = (struct ints){4, turned ? by_depth : by_heads};
+    return node->out[0];
+}
+
+/* As exporters write it: heads divided, scores scaled and masked, heads put together again. */
+static struct graph *make_attention(int64_t rows)
+{
+    static const int64_t by_tokens[] = {0, 2, 1, 3};
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(rows, TOKENS, FEATURES));
+    struct value *mask = make_floats(graph, SHAPE(1, 1, 1, TOKENS), 5), *projected[3], *h;
+    struct node *node;
+
+    ((float *)(uintptr_t)mask->constant->tensor.data)[TOKENS - 1] = -3.4e38F;
+    for (unsigned i = 0; i < 3; i++)
+        projected[i] =
+            APPLY(graph, "MatMul", x, make_floats(graph, SHAPE(FEATURES, FEATURES), i + 1));
+    h = APPLY(graph, "MatMul", divided(graph, projected[0], false),
+              divided(graph, projected[1], true));
+    h = APPLY(graph, "Add", APPLY(graph, "Mul", h, make_floats(graph, SHAPE(), 4)), mask);
+    h = APPLY(graph, "MatMul", APPLY(graph, "Softmax", h), divided(graph, projected[2], false));
+    node = NODE(graph, "Transpose", h);
+    *(struct ints *)node_attr(node, "perm") = (struct ints){4, by_tokens};
+    h = APPLY(graph, "Reshape", node->out[0], INTS(graph, 0, TOKENS, FEATURES));
+    set_borders(graph, 1, &x, 1, &h);
+    return graph;
+}
+
+static void fill(float *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        in[i] = (float)(i * 31 % 97) / 48 - 1;
+}
+
+static void it_is_one_step_that_answers_what_the_cpu_does(void **state)
+{
+    const struct shape shape = SHAPE(ROWS, TOKENS, FEATURES);
+    float in[ROWS * INPUT], out[MANY], wanted[MANY];
+    char *text = NULL, *ignored = NULL;
+    size_t count;
+
+    (void)state;
+    fill(in, ROWS * INPUT);
+    count =
+        answer("cpu", "strict", make_attention(ROWS), in, ROWS * INPUT, &shape, wanted, &ignored);
+    assert_int_equal(
+        answer("cuda", "strict", make_attention(ROWS), in, ROWS * INPUT, &shape, out, &text),
+        count);
+    if (strstr(text, "cuda:blocked") == NULL || strstr(text, "Softmax") != NULL ||
+        strstr(text, "cpu:") != NULL)
+        fail_msg("it is not one step of the device:\n%s", text);
+    for (size_t i = 0; i < count; i++)
+        if (!(fabsf(out[i] - wanted[i]) <= 2e-6F * largest(wanted, count)))
+            fail_msg("element %zu is %g, the CPU says %g", i, (double)out[i], (double)wanted[i]);
+    free(text);
+    free(ignored);
+    assert_nothing_left();
+}
+
+static void products_that_may_use_tensor_cores_stay_apart(void **state)
+{
+    const struct shape shape = SHAPE(1, TOKENS, FEATURES);
+    static const char *const precisions[] = {"tf32", "fp16", "bf16"};
+    float in[INPUT], out[MANY];
+
+    (void)state;
+    fill(in, INPUT);
+    for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++) {
+        char *text = NULL;
+
+        (void)answer("cuda", precisions[i], make_attention(1), in, INPUT, &shape, out, &text);
+        if (strstr(text, "Softmax") == NULL || strstr(text, "cuda:blocked") != NULL)
+            fail_msg("in %s it is one step:\n%s", precisions[i], text);
+        free(text);
+    }
+    assert_nothing_left();
+}
+
+static void a_row_has_the_same_bits_in_any_batch(void **state)
+{
+    const struct shape shapes[] = {SHAPE(1, TOKENS, FEATURES), SHAPE(ROWS, TOKENS, FEATURES)};
+    float in[ROWS * INPUT], answers[2][MANY];
+
+    (void)state;
+    fill(in, ROWS * INPUT);
+    for (size_t i = 0; i < 2; i++) {
+        const int64_t rows = shapes[i].dims[0];
+        char *text = NULL;
+
+        (void)answer("cuda", "strict", make_attention(rows), in, (size_t)rows * INPUT, &shapes[i],
+                     answers[i], &text);
+        free(text);
+    }
+    assert_memory_equal(answers[0], answers[1], INPUT * sizeof(float));
+    assert_nothing_left();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(it_is_one_step_that_answers_what_the_cpu_does, clean_slate),
+        cmocka_unit_test_setup(products_that_may_use_tensor_cores_stay_apart, clean_slate),
+        cmocka_unit_test_setup(a_row_has_the_same_bits_in_any_batch, clean_slate),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
