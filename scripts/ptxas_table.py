@@ -2,6 +2,7 @@
 """Registers, spills and shared memory of every CUDA kernel on each architecture.
 
     ptxas_table.py --write            compiles all kernels and writes tests/sim/ptxas.txt
+    ptxas_table.py --write pool.cu …  these alone; the other rows stay (headers that others share did not change)
     ptxas_table.py --check [--arch 75 …]   compares with what is written; exit status 1 shows rows
 
 The numbers are ptxas' own (nvcc -Xptxas -v) with the flags of a build for use; another release of
@@ -62,9 +63,9 @@ def rows_of(text):
     return rows
 
 
-def measure(nvcc, architectures):
+def measure(nvcc, architectures, names=None):
     rows = {}
-    for name in sorted(os.listdir(KERNELS)):
+    for name in names or sorted(os.listdir(KERNELS)):
         if name.endswith(".cu"):
             text = compile_file(nvcc, os.path.join(KERNELS, name), architectures)
             rows.update({(name[:-3], *key): value for key, value in rows_of(text).items()})
@@ -114,14 +115,25 @@ def check(nvcc, architectures):
     return 0 if wanted == found else 1
 
 
+def rewrite(nvcc, names):
+    """Only the rows of some files."""
+    rows, version = read()
+    if version_of(nvcc) != version:
+        sys.exit(f"the table is nvcc {version}'s, this is {version_of(nvcc)}: write all of it")
+    kept = {key: value for key, value in rows.items() if key[0] + ".cu" not in names}
+    write(kept | measure(nvcc, ARCHITECTURES, names), version)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--write", nargs="*", metavar="FILE.cu")
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--nvcc", default="nvcc")
     parser.add_argument("--arch", nargs="+", default=ARCHITECTURES, choices=ARCHITECTURES)
     options = parser.parse_args()
     if options.write:
+        rewrite(options.nvcc, options.write)
+    elif options.write is not None:
         write(measure(options.nvcc, ARCHITECTURES), version_of(options.nvcc))
     return check(options.nvcc, options.arch) if options.check else 0
 

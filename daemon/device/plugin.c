@@ -12,6 +12,7 @@
 #include "device/host_cgroup.h"
 #include "device/kernel.h"
 #include "observe/log.h"
+#include "ops/attention.h"
 #include "ops/chain.h"
 #include "ops/conv.h"
 #include "ops/indexing.h"

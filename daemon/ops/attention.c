@@ -21,6 +21,41 @@ struct shape attention_output_shape(const struct attention_attrs *attrs,
     return out;
 }
 
+struct attention_view attention_view(const struct shape *shape, const struct attention_axes *axes)
+{
+    int64_t strides[SHAPE_MAX_RANK], stride = 1;
+    struct attention_view view = {.row = 0};
+
+    for (size_t i = shape->rank; i-- > 0;) {
+        strides[i] = stride;
+        stride *= shape->dims[i];
+    }
+    for (size_t i = 0; i + 2 < shape->rank; i++)
+        view.lead[i] = shape->dims[axes->axis[i]] == 1 ? 0 : strides[axes->axis[i]];
+    view.row = strides[axes->axis[shape->rank - 2]];
+    view.column = strides[axes->axis[shape->rank - 1]];
+    return view;
+}
+
+/* A mask has its axes in order, maybe fewer than the scores. */
+struct attention_view attention_mask_view(const struct shape *mask, size_t rank)
+{
+    struct attention_view view = {.column = 1};
+    int64_t stride = 1;
+
+    for (size_t i = mask->rank; i-- > 0;) {
+        size_t axis = i + rank - mask->rank;
+        int64_t own = mask->dims[i] == 1 ? 0 : stride;
+
+        if (axis + 2 < rank)
+            view.lead[axis] = own;
+        else if (axis + 2 == rank)
+            view.row = own;
+        stride *= mask->dims[i];
+    }
+    return view;
+}
+
 /* Each axis once. */
 static bool is_permutation(const struct attention_axes *axes, size_t rank)
 {

@@ -34,6 +34,15 @@ MUST_CHECK enum status attention_resolve(const struct attention_attrs *attrs, co
                                          const struct shape *const mask[2],
                                          struct attention_geometry *out_geometry,
                                          struct error *err);
+/* An operand as [lead…, row, column]: elements from one index to the next; 0 where it is broadcast.
+ */
+struct attention_view {
+    int64_t lead[SHAPE_MAX_RANK];
+    int64_t row, column;
+};
+/* Of a dense operand of this shape, and of a mask for scores of `rank` dimensions. */
+struct attention_view attention_view(const struct shape *shape, const struct attention_axes *axes);
+struct attention_view attention_mask_view(const struct shape *mask, size_t rank);
 /* A shape as its axes see it, and back. */
 struct shape attention_seen(const struct shape *shape, const struct attention_axes *axes);
 struct shape attention_output_shape(const struct attention_attrs *attrs,

@@ -21,19 +21,12 @@
 /* A block of scores of so many bytes stays in L2 beside K and V. */
 enum { SCORES_BYTES = 64 << 10, BLOCK_STEP = 8 };
 
-/* An operand as [lead…, row, column]: elements from one index to the next; 0 where it is broadcast.
- */
-struct view {
-    int64_t lead[SHAPE_MAX_RANK];
-    int64_t row, column;
-};
-
 struct attention_state {
     struct attention_geometry geometry;
     enum cpu_isa isa;
     const struct loops *loops;
     float scale;
-    struct view q, k, v, out, mask[2];
+    struct attention_view q, k, v, out, mask[2];
     bool has_mask[2];
     int64_t block; /* queries at a time */
     int64_t lds;   /* from one row of scores to the next */
@@ -41,43 +34,8 @@ struct attention_state {
 
 /* ---- views ---- */
 
-static struct view view_of(const struct shape *shape, const struct attention_axes *axes)
-{
-    int64_t strides[SHAPE_MAX_RANK], stride = 1;
-    struct view view = {.row = 0};
-
-    for (size_t i = shape->rank; i-- > 0;) {
-        strides[i] = stride;
-        stride *= shape->dims[i];
-    }
-    for (size_t i = 0; i + 2 < shape->rank; i++)
-        view.lead[i] = shape->dims[axes->axis[i]] == 1 ? 0 : strides[axes->axis[i]];
-    view.row = strides[axes->axis[shape->rank - 2]];
-    view.column = strides[axes->axis[shape->rank - 1]];
-    return view;
-}
-
-/* A mask has its axes in order, maybe fewer than the scores. */
-static struct view view_of_mask(const struct shape *shape, size_t rank)
-{
-    struct view view = {.column = 1};
-    int64_t stride = 1;
-
-    for (size_t i = shape->rank; i-- > 0;) {
-        size_t axis = i + rank - shape->rank;
-        int64_t own = shape->dims[i] == 1 ? 0 : stride;
-
-        if (axis + 2 < rank)
-            view.lead[axis] = own;
-        else if (axis + 2 == rank)
-            view.row = own;
-        stride *= shape->dims[i];
-    }
-    return view;
-}
-
 /* Elements in front of head `head`. */
-static int64_t head_offset(const struct attention_geometry *g, const struct view *view,
+static int64_t head_offset(const struct attention_geometry *g, const struct attention_view *view,
                            int64_t head)
 {
     int64_t offset = 0;
@@ -146,7 +104,7 @@ struct job {
     size_t member_bytes;
 };
 
-static const float *input(const struct job *job, size_t index, const struct view *view,
+static const float *input(const struct job *job, size_t index, const struct attention_view *view,
                           int64_t head)
 {
     return (const float *)job->run->in[index] + head_offset(&job->state->geometry, view, head);
@@ -269,14 +227,14 @@ static enum status resolve(const struct kernel_call *call, struct attention_stat
     TRY(attention_resolve(attrs, shapes[ATTENTION_Q], shapes[ATTENTION_K], shapes[ATTENTION_V],
                           shapes + ATTENTION_MASK, &state->geometry, err));
     state->scale = attrs->scale;
-    state->q = view_of(shapes[ATTENTION_Q], &attrs->q);
-    state->k = view_of(shapes[ATTENTION_K], &attrs->k);
-    state->v = view_of(shapes[ATTENTION_V], &attrs->v);
-    state->out = view_of(&call->out[0]->shape, &attrs->out);
+    state->q = attention_view(shapes[ATTENTION_Q], &attrs->q);
+    state->k = attention_view(shapes[ATTENTION_K], &attrs->k);
+    state->v = attention_view(shapes[ATTENTION_V], &attrs->v);
+    state->out = attention_view(&call->out[0]->shape, &attrs->out);
     for (size_t i = 0; i < 2; i++)
         if (shapes[ATTENTION_MASK + i] != NULL) {
             state->has_mask[i] = true;
-            state->mask[i] = view_of_mask(shapes[ATTENTION_MASK + i], state->geometry.rank);
+            state->mask[i] = attention_mask_view(shapes[ATTENTION_MASK + i], state->geometry.rank);
         }
     return STATUS_OK;
 }

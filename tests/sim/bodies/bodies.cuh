@@ -83,6 +83,21 @@ static inline long long __double_as_longlong(double value)
     return bodies_bits<long long>(value);
 }
 
+/* Among threads of a warp; the whole block must come, for it waits as at a barrier. */
+template <class T> static inline T __shfl_xor_sync(unsigned lanes, T value, int mask)
+{
+    static T given[1024];
+    const unsigned thread = threadIdx.x;
+    T taken;
+
+    (void)lanes;
+    given[thread] = value;
+    bodies_barrier();
+    taken = given[thread ^ static_cast<unsigned>(mask)];
+    bodies_barrier();
+    return taken;
+}
+
 template <class T> static inline T atomicMax(T *at, T value)
 {
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);

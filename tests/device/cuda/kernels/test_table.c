@@ -6,10 +6,9 @@
 #include "support/unit.h"
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and
- * what a plan knows without computing it.  Attention is not fused for it, nor are bytes multiplied.
+ * what a plan knows without computing it.  Bytes are not multiplied there.
  */
-static const char *const left_to_host[] = {"attention",
-                                           "byte_table",
+static const char *const left_to_host[] = {"byte_table",
                                            "compress",
                                            "constant",
                                            "linear_classifier",
