@@ -61,7 +61,9 @@ static void give_activations(struct repository *repository, struct making_room *
 {
     struct batcher *batcher = repository->config.batcher;
     uint64_t cached = batcher_cached_bytes(batcher), wanted = lacking(making);
+    const uint64_t page = repository->config.device->memory->page_bytes;
 
+    wanted = wanted < cached ? (wanted + page - 1) / page * page : wanted; /* no less is freed */
     if (wanted > 0)
         note_freed(making, ROOM_ACTIVATIONS,
                    batcher_trim(batcher, cached > wanted ? cached - wanted : 0));
