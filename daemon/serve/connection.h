@@ -66,6 +66,7 @@ struct http1 {
     bool close_after;
     bool shut;      /* our side was shut down */
     bool head_only; /* the request is a HEAD: an answer has no body, whatever its head says */
+    bool expects_continue; /* the client waits for a word before it sends the body */
     struct call *call;
     char *partial; /* a head or line that came in pieces; HTTP1_HEAD_MAX bytes when there */
     size_t partial_size;

@@ -168,6 +168,18 @@ static int read_field(struct http1_head *head, struct seen *seen, struct slice n
     }
 }
 
+/* "http://host/path", as clients say it to proxies, means "/path" (RFC 9112 3.2.2). */
+static void skip_authority(struct slice *target)
+{
+    const char *end = target->data + target->size, *path;
+
+    if (target->size < 7 || strncasecmp(target->data, "http://", 7) != 0)
+        return;
+    path = memchr(target->data + 7, '/', target->size - 7);
+    if (path != NULL)
+        *target = (struct slice){path, (size_t)(end - path)};
+}
+
 static int parse_request_line(const char *line, size_t size, struct http1_head *head,
                               bool *out_is_old, const char **out_why)
 {
@@ -196,6 +208,7 @@ static int parse_request_line(const char *line, size_t size, struct http1_head *
         head->method = HTTP1_HEAD_ONLY;
     else
         head->method = HTTP1_OTHER;
+    skip_authority(&target);
     mark = memchr(target.data, '?', target.size);
     head->path = target;
     head->query = (struct slice){target.data + target.size, 0};
@@ -267,6 +280,9 @@ int http1_parse_head(const char *bytes, size_t size, struct http1_head *out_head
         REFUSE(400, "no Host field");
     if (head.chunked && (seen.length || is_old))
         REFUSE(400, "Transfer-Encoding beside Content-Length or in HTTP/1.0");
+    if (is_old)
+        head.expects_continue =
+            false; /* RFC 9110 10.1.1: such a client could not read the answer */
     *out_head = head;
     return 0;
 }

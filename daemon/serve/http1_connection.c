@@ -217,6 +217,14 @@ static void apply_head(struct connection *connection, struct call *call,
     call->reply.http_code = route_find(call, connection->role, head);
 }
 
+/* The body has its room: a client that asked first may send it. */
+static void let_continue(struct connection *connection)
+{
+    if (connection->http1.expects_continue)
+        output_copy(&connection->output, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    connection->http1.expects_continue = false;
+}
+
 static void on_head(struct connection *connection, const char *bytes, size_t size)
 {
     struct http1 *http1 = &connection->http1;
@@ -247,9 +255,9 @@ static void on_head(struct connection *connection, const char *bytes, size_t siz
         call->body.state = BODY_OPEN;
     else
         call_admit(call, head.content_length);
-    if (head.expects_continue && http1->call == call && call->body.state == BODY_OPEN &&
-        (head.chunked || head.content_length > 0))
-        output_copy(&connection->output, "HTTP/1.1 100 Continue\r\n\r\n", 25);
+    http1->expects_continue = head.expects_continue && (head.chunked || head.content_length > 0);
+    if (http1->call == call && call->body.state == BODY_OPEN)
+        let_continue(connection);
 }
 
 static void admitted(struct call *call)
@@ -257,6 +265,7 @@ static void admitted(struct call *call)
     struct connection *connection = call->connection;
 
     connection->since_us = connection->server->turn_us;
+    let_continue(connection);
     connection_touch(connection); /* reads again, and looks at what is pending */
 }
 

@@ -274,6 +274,24 @@ class HostMemory(unittest.TestCase):
         second.sendall(request[1000:])
         self.assertEqual(read_answer(second)[0], "HTTP/1.1 200 OK")
 
+    def test_a_client_that_asked_first_is_told_when_there_is_room(self):
+        first, second = self.server.connect(), self.server.connect()
+        request = infer_request(count=150000, more=b"Expect: 100-continue\r\n")
+        head = request.index(b"\r\n\r\n") + 4
+        first.sendall(request[:-1])
+        self.assertEqual(first.recv(25), b"HTTP/1.1 100 Continue\r\n\r\n")
+        second.settimeout(0.2)
+        second.sendall(request[:head])
+        with self.assertRaises(TimeoutError):
+            second.recv(1)
+        first.sendall(request[-1:])
+        self.assertEqual(read_answer(first)[0], "HTTP/1.1 200 OK")
+        first.close()
+        second.settimeout(10)
+        self.assertEqual(second.recv(25), b"HTTP/1.1 100 Continue\r\n\r\n")
+        second.sendall(request[head:])
+        self.assertEqual(read_answer(second)[0], "HTTP/1.1 200 OK")
+
     def test_what_never_fits_within_its_deadline_is_refused(self):
         first = self.server.connect()
         request = infer_request(count=150000)

@@ -41,6 +41,34 @@ static void a_plain_head_is_taken(void **state)
     assert_int_equal(CODING_GZIP, head.coding);
 }
 
+static void a_whole_address_means_its_path(void **state)
+{
+    static const char *const targets[] = {"http://host/v2/x", "HTTP://h:80/v2/x", "/v2/x"};
+    struct http1_head head;
+    char text[128];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(targets) / sizeof(targets[0]); i++) {
+        (void)snprintf(text, sizeof(text), "GET %s?a HTTP/1.1\r\nHost: x\r\n\r\n", targets[i]);
+        assert_int_equal(0, parse(text, &head));
+        assert_true(slice_is(head.path, "/v2/x"));
+        assert_true(slice_is(head.query, "a"));
+    }
+    assert_int_equal(0, parse("GET http://host HTTP/1.1\r\nHost: x\r\n\r\n", &head));
+    assert_true(slice_is(head.path, "http://host")); /* no path of ours */
+}
+
+static void an_old_client_is_not_told_to_continue(void **state)
+{
+    struct http1_head head;
+
+    (void)state;
+    assert_int_equal(0, parse("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\r\n", &head));
+    assert_true(head.expects_continue);
+    assert_int_equal(0, parse("POST / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n", &head));
+    assert_false(head.expects_continue);
+}
+
 static void connection_options_decide_whether_it_stays_open(void **state)
 {
     struct http1_head head;
@@ -134,6 +162,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_plain_head_is_taken),
+        cmocka_unit_test(a_whole_address_means_its_path),
+        cmocka_unit_test(an_old_client_is_not_told_to_continue),
         cmocka_unit_test(connection_options_decide_whether_it_stays_open),
         cmocka_unit_test(what_could_be_read_two_ways_is_refused),
         cmocka_unit_test(a_nul_in_a_value_is_refused),
