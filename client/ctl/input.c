@@ -202,6 +202,8 @@ static bool make_value(const char *argument, const char *value, const struct por
     if (value[0] == '@')
         return read_file(argument, value + 1, tensor, out_bytes);
     if (strncmp(value, "text:", 5) == 0) {
+        if (strcmp(tensor->datatype, "BYTES") != 0)
+            return complain(argument, "text: is for BYTES");
         (void)parse_dims("", port, tensor);
         return make_text(value + 5, tensor, out_bytes) ||
                complain(argument, "there is no memory for it");

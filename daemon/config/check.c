@@ -50,7 +50,7 @@ static enum status check_ranges(const struct config_set *set, struct error *err)
         unsigned least, most;
         const char *allowed;
     } ranges[] = {
-        {KEY_server_io_threads, 1, 64, "allowed are 1 to 64"},
+        {KEY_server_io_threads, 1, 1, "allowed is 1 in this version"},
         {KEY_server_max_connections, 1, 1000000, "allowed are 1 to 1000000"},
         {KEY_server_max_streams, 1, 65536, "allowed are 1 to 65536"},
         {KEY_device_lanes, 1, 32, "allowed are 1 to 32"},

@@ -56,14 +56,14 @@ static struct slice_range resolve(int64_t length, int64_t start, int64_t end, in
         span = range.start - (end < -length ? -1 : clamp(end, length, -1, length - 1));
     }
     if (span <= 0 || length == 0)
-        return range;
+        return (struct slice_range){.step = 1};
     /* |step| may be the smallest integer, whose negation does not exist; it takes one element. */
     if (step > span || step < -span)
         range.count = 1;
     else
         range.count = (span - 1) / (step > 0 ? step : -step) + 1;
     if (range.count == 1)
-        range.step = 1; /* a walk of one step: keep products of stride and step small */
+        range.step = 1; /* a walk of at most one step: keep products of stride and step small */
     return range;
 }
 

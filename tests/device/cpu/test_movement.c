@@ -309,18 +309,25 @@ static void slice_clamps_its_borders_by_direction(void **state)
 
 static void slice_takes_blocks_of_channels_and_extreme_borders(void **state)
 {
-    static const struct slice_case values = {{16, -0x1p60}, {0x1p62, 0x1p60}, {1, 2}, {1, 2}};
-    struct op_test test = {.op = "Slice", .inputs = 5, .reference = slice, .arg = &values};
+    static const struct slice_case cases[] = {
+        {{16, -0x1p60}, {0x1p62, 0x1p60}, {1, 2}, {1, 2}},
+        {{5, -1}, {-0x1p60, -0x1p60}, {1, 2}, {-0x1p63, -0x1p63}}, /* one element each */
+        {{0, 0}, {0x1p60, 0x1p62}, {1, 2}, {-0x1p63, 1}},          /* none */
+    };
 
     (void)state;
-    test.in[0] = (struct op_input){DTYPE_FLOAT, SHAPE(2, 37, 6, 3)};
-    for (int i = 1; i < 5; i++)
-        test.in[i] = (struct op_input){DTYPE_INT64, SHAPE(2), .constant = true};
-    test.in[1].values = values.starts;
-    test.in[2].values = values.ends;
-    test.in[3].values = values.axes;
-    test.in[4].values = values.steps;
-    op_test_run(tester, &test);
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        struct op_test test = {.op = "Slice", .inputs = 5, .reference = slice, .arg = &cases[c]};
+
+        test.in[0] = (struct op_input){DTYPE_FLOAT, SHAPE(2, 37, 6, 3)};
+        for (int i = 1; i < 5; i++)
+            test.in[i] = (struct op_input){DTYPE_INT64, SHAPE(2), .constant = true};
+        test.in[1].values = cases[c].starts;
+        test.in[2].values = cases[c].ends;
+        test.in[3].values = cases[c].axes;
+        test.in[4].values = cases[c].steps;
+        op_test_run(tester, &test);
+    }
 }
 
 /* ---- Expand, Tile ---- */
