@@ -136,6 +136,18 @@ static bool save(const struct sluice_response *response, const char *argument)
     return false;
 }
 
+/* For one who did not name them all. */
+static void list_inputs(const char *model, const struct port_info *ports, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        (void)fprintf(stderr, "sluicectl: '%s' has the input '%s', %s [", model, ports[i].name,
+                      ports[i].datatype);
+        for (size_t d = 0; d < ports[i].rank; d++)
+            (void)fprintf(stderr, "%s%" PRId64, d == 0 ? "" : ",", ports[i].shape[d]);
+        (void)fputs("]\n", stderr);
+    }
+}
+
 static int show(const struct ctl *ctl, const struct job *job,
                 const struct sluice_response *response)
 {
@@ -179,6 +191,8 @@ int verb_infer(struct ctl *ctl)
             sluice_response_free(response);
         } else {
             exit_status = ctl_fail(&error);
+            if (error.status == SLUICE_INVALID_ARGUMENT && request.inputs < count)
+                list_inputs(job.model, ports, count);
         }
     }
     for (size_t i = 0; i < MOST; i++)

@@ -193,6 +193,16 @@ class Control(Case):
             self.assertEqual(self.run_ctl(*words).returncode, 2, words)
         self.assertEqual(self.run_ctl("health").returncode, 0)
 
+    def test_who_names_no_input_is_told_which_there_are(self):
+        self.ctl("load", "magika")
+        done = self.run_ctl("infer", "magika")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("'magika' has the input 'bytes', INT32 [-1,2048]", done.stderr)
+        for words in (("bytes=text:abc",), ("byte=zeros",), ("bytes=zeros", "-i", "byte=zeros")):
+            self.assertEqual(self.run_ctl("infer", "magika", "-i", *words).returncode, 2, words)
+        self.assertEqual(self.run_ctl("bench", "magika", "-t", "0.1", "-i", "byte=zeros").returncode, 2)
+        self.ctl("unload", "magika")
+
     def test_an_answer_that_cannot_be_written_is_no_success(self):
         with open("/dev/full", "w") as full:
             done = subprocess.run([SLUICECTL, "--server", self.address, "status"], stdout=full,
