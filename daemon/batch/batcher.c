@@ -232,6 +232,11 @@ size_t queue_waiting(struct model_queue *queue)
     return count;
 }
 
+struct network *queue_network(const struct model_queue *queue)
+{
+    return queue->network;
+}
+
 /* ---- figures ---- */
 
 int64_t batcher_last_batch_us(struct batcher *batcher)

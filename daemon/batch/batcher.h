@@ -98,6 +98,7 @@ void queue_close(struct model_queue *queue, void (*drained)(void *arg), void *ar
 void queue_destroy(struct model_queue *queue);              /* closed and drained; NULL is fine */
 struct model_stats *queue_stats(struct model_queue *queue); /* borrowed */
 size_t queue_waiting(struct model_queue *queue);
+struct network *queue_network(const struct model_queue *queue);
 
 /* ---- residency: a queue whose model is away ----
  *

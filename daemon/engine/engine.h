@@ -67,6 +67,8 @@ uint64_t
 network_resident_bytes(const struct network *network); /* weights, packed forms; plans apart */
 /* Of these, forms for Winograd's convolutions: they may be several times their weights. */
 uint64_t network_winograd_bytes(const struct network *network);
+/* Its constants as the graph has them after its passes: about what is to be packed. */
+uint64_t network_constant_bytes(const struct network *network);
 size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
 
 /* ---- residency (resident.c) ----

@@ -129,6 +129,15 @@ void held_unbook(struct network *network)
     network->kept_count = 0;
 }
 
+uint64_t network_constant_bytes(const struct network *network)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < network->held_count; i++)
+        bytes += tensor_bytes(&network->held[i].constant->tensor);
+    return bytes;
+}
+
 size_t held_host_bytes(const struct network *network)
 {
     size_t bytes = 0;

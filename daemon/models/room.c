@@ -197,19 +197,20 @@ uint64_t repository_evict(void *arg, uint64_t bytes)
     return bytes;
 }
 
-/* Weights that may leave sometime: all but the needy model's own and those of pinned ones.  A model
- * that is being loaded counts: it comes into the table, or goes. */
-static uint64_t movable_bytes(struct repository *repository, const struct model_queue *needy)
+/* Weights that may leave sometime: all but the needy network's own (whose queue may be a probe's)
+ * and those of pinned models.  A model that is being loaded counts for others: it comes into the
+ * table, or goes. */
+static uint64_t movable_bytes(struct repository *repository, const struct network *needy)
 {
+    uint64_t fixed = network_resident_bytes(needy);
     struct ledger_stats stats;
-    uint64_t fixed = 0;
 
     pthread_mutex_lock(&repository->lock);
     for (size_t i = 0; i < repository->entries; i++)
         for (size_t j = 0; j < repository->entry[i]->slots; j++) {
             const struct model *model = repository->entry[i]->slot[j].model;
 
-            if (model != NULL && (model->queue == needy || model->resident.is_pinned))
+            if (model != NULL && model->network != needy && model->resident.is_pinned)
                 fixed += network_resident_bytes(model->network);
         }
     pthread_mutex_unlock(&repository->lock);
@@ -224,7 +225,7 @@ bool room_make_way(void *arg, const struct model_queue *needy, uint64_t bytes, i
     struct ledger_stats stats;
 
     ledger_read(repository->config.ledger, &stats);
-    if (movable_bytes(repository, needy) + stats.held_bytes < bytes)
+    if (movable_bytes(repository, queue_network(needy)) + stats.held_bytes < bytes)
         return false;
     pthread_mutex_lock(&repository->lock);
     if (bytes > need->bytes) {

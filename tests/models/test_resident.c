@@ -265,6 +265,24 @@ static void a_model_does_not_come_back_without_room_for_its_first_batch(void **s
     assert_int_equal(residency_of("m").where, RESIDENCY_DEVICE);
 }
 
+/* Nobody else is there whose leaving its probes could wait for. */
+static void a_load_that_is_itself_in_the_way_of_its_probes_does_not_wait(void **state)
+{
+    struct batch_pressure pressure;
+    uint64_t held;
+
+    (void)state;
+    write_two_steps("m");
+    load_everything();
+    held = weight_bytes();
+    assert_ok(unload("m"));
+    ledger_set_budget(bench.ledger, held);
+    assert_ok(load("m", NULL));
+    batcher_read_pressure(bench.batcher, clock_now_us(), &pressure);
+    assert_int_equal(pressure.waits_total, 0);
+    assert_true(pressure.never_total > 0);
+}
+
 /* The long waker is kept from making the large model's plan. */
 static void a_slow_way_back_does_not_hold_up_a_short_one(void **state)
 {
@@ -689,6 +707,7 @@ int main(void)
         TEST(idle_models_leave_when_their_time_is_up),
         TEST(a_system_short_of_memory_makes_the_coldest_in_host_memory_go),
         TEST(a_model_does_not_come_back_without_room_for_its_first_batch),
+        TEST(a_load_that_is_itself_in_the_way_of_its_probes_does_not_wait),
         TEST(a_slow_way_back_does_not_hold_up_a_short_one),
         TEST(at_level_evict_comes_what_could_stay_and_idle_models_leave_for_it),
         TEST(at_level_evict_what_could_not_stay_is_refused_and_told_who_is_there),
