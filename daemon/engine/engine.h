@@ -67,7 +67,8 @@ uint64_t
 network_resident_bytes(const struct network *network); /* weights, packed forms; plans apart */
 /* Of these, forms for Winograd's convolutions: they may be several times their weights. */
 uint64_t network_winograd_bytes(const struct network *network);
-/* Its constants as the graph has them after its passes: about what is to be packed. */
+/* Its constants as the graph has them after its passes, branches left out: packed they take as much
+ * or more.  Of a network that is not GONE. */
 uint64_t network_constant_bytes(const struct network *network);
 size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
 

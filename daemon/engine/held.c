@@ -12,6 +12,7 @@
 struct held {
     struct constant *constant;
     bool booked;
+    bool in_branch; /* of a sub-graph: perhaps nobody ever runs it */
 };
 
 static int by_address(const void *left, const void *right)
@@ -34,15 +35,16 @@ static size_t count_constants(const struct graph *graph)
     return count;
 }
 
-static void list_constants(struct network *network, const struct graph *graph)
+static void list_constants(struct network *network, const struct graph *graph, bool in_branch)
 {
     const struct value *value;
 
     LIST_FOR_EACH (value, &graph->values, const struct value, link)
         if (value->constant != NULL)
-            network->held[network->held_count++].constant = value->constant;
+            network->held[network->held_count++] =
+                (struct held){.constant = value->constant, .in_branch = in_branch};
     for (const struct graph *child = graph->children; child != NULL; child = child->next_child)
-        list_constants(network, child);
+        list_constants(network, child, true);
 }
 
 static void drop_doubles(struct network *network)
@@ -98,7 +100,7 @@ enum status held_list(struct network *network)
     network->held = calloc(count + 1, sizeof(*network->held));
     if (network->held == NULL)
         return STATUS_NO_MEMORY;
-    list_constants(network, network->programs->graph);
+    list_constants(network, network->programs->graph, false);
     drop_doubles(network);
     return STATUS_OK;
 }
@@ -134,7 +136,8 @@ uint64_t network_constant_bytes(const struct network *network)
     uint64_t bytes = 0;
 
     for (size_t i = 0; i < network->held_count; i++)
-        bytes += tensor_bytes(&network->held[i].constant->tensor);
+        if (!network->held[i].in_branch)
+            bytes += tensor_bytes(&network->held[i].constant->tensor);
     return bytes;
 }
 

@@ -196,7 +196,9 @@ bool room_make_way(void *repository, const struct model_queue *needy, uint64_t b
 void room_serve_need(struct repository *repository);
 /* At level evict: whether `bytes` more, with `leaving` of those there gone, could stay on the
  * device. With `evicts` idle models but `spared` leave for them.  STATUS_NO_MEMORY says how much
- * could. */
+ * could.  room_may_keep() only looks: nobody leaves. */
+MUST_CHECK enum status room_may_keep(struct repository *repository, const struct room_wish *wish,
+                                     struct error *err);
 MUST_CHECK enum status room_to_keep(struct repository *repository, const struct room_wish *wish,
                                     struct error *err);
 /* Says at the end of the error who is on the device, but for `spared` (may be NULL). */

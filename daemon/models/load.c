@@ -238,6 +238,8 @@ static enum status fill(const struct load_context *context, struct model *model,
     TRY(load_config(context, model, err));
     TRY(resident_configure(model, err));
     TRY(model_make_ports(model, context->folder, err));
+    if (context->may_stay != NULL)
+        TRY(context->may_stay(context->may_stay_arg, model, err));
     TRY(probe_model(context, model, &batching, err));
     TRY(settle_batching(context, model, batching, err));
     network_set_ahead(model->network, false);

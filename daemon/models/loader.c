@@ -106,28 +106,51 @@ static void note_failure(struct repository *repository, struct entry *entry, int
            "model '%s' version %" PRId64 " is not loaded: %s", entry->name, version, err->text);
 }
 
-/* The version is on the device; at level evict it is published only if it can stay there. */
-static enum status check_room(struct repository *repository, struct entry *entry,
-                              const struct model *model, struct error *err)
+/* At level evict a version is published only if it can stay, in the place of the one it replaces.
+ */
+static bool wish_for(struct repository *repository, const struct model *model,
+                     struct room_wish *out_wish)
 {
-    struct room_wish wish = {.name = model->name, .spared = model, .evicts = true};
     const struct slot *slot;
 
+    *out_wish = (struct room_wish){.name = model->name, .spared = model, .evicts = true};
     if (model->resident.is_pinned)
-        return STATUS_OK;
+        return false;
     pthread_mutex_lock(&repository->lock);
-    slot = slot_find(entry, model->version);
+    slot = slot_find(entry_find(repository, model->name), model->version);
     if (slot->model != NULL) {
-        wish.spared = slot->model; /* whose place it takes */
-        wish.leaving_bytes = network_resident_bytes(slot->model->network);
+        out_wish->spared = slot->model;
+        out_wish->leaving_bytes = network_resident_bytes(slot->model->network);
     }
     pthread_mutex_unlock(&repository->lock);
-    return room_to_keep(repository, &wish, err);
+    return true;
 }
 
-static enum status load_model(struct repository *repository, struct entry *entry,
-                              const struct load_context *context, struct model **out_model,
+/* Read, not packed yet: what has no chance is refused before it costs anybody anything. */
+static enum status may_stay(void *arg, const struct model *model, struct error *err)
+{
+    uint64_t there = network_resident_bytes(model->network);
+    uint64_t packed = network_constant_bytes(model->network);
+    struct repository *repository = arg;
+    struct room_wish wish;
+
+    if (!wish_for(repository, model, &wish))
+        return STATUS_OK;
+    wish.bytes = packed > there ? packed - there : 0;
+    return room_may_keep(repository, &wish, err);
+}
+
+/* The version is on the device. */
+static enum status check_room(struct repository *repository, const struct model *model,
                               struct error *err)
+{
+    struct room_wish wish;
+
+    return wish_for(repository, model, &wish) ? room_to_keep(repository, &wish, err) : STATUS_OK;
+}
+
+static enum status load_model(struct repository *repository, const struct load_context *context,
+                              struct model **out_model, struct error *err)
 {
     enum status status = model_load(context, out_model, err);
 
@@ -135,7 +158,7 @@ static enum status load_model(struct repository *repository, struct entry *entry
         status = model_load(context, out_model, err); /* who was in the way has gone meanwhile */
     if (status != STATUS_OK)
         return status;
-    status = check_room(repository, entry, *out_model, err);
+    status = check_room(repository, *out_model, err);
     if (status != STATUS_OK)
         (void)model_destroy(*out_model);
     return status;
@@ -150,7 +173,7 @@ static enum status load_version(struct repository *repository, struct entry *ent
 
     TRY(begin_version(repository, entry, context->version, err));
     fixed_before_load(&repository->fixed);
-    status = load_model(repository, entry, context, &model, err);
+    status = load_model(repository, context, &model, err);
     /* What its probes made the lanes grow to was for large batches that may never come. */
     (void)batcher_trim(context->batcher, cached);
     host_trim();
@@ -219,6 +242,8 @@ static enum status load_with_config(struct repository *repository, struct entry 
         .plan_cache_bytes = repository->config.plan_cache_bytes,
         .planning = repository->config.planning,
         .give_up = &repository->stopping,
+        .may_stay = may_stay,
+        .may_stay_arg = repository,
     };
     int64_t *versions = NULL;
     size_t count = 0;

@@ -52,6 +52,9 @@ struct load_context {
     size_t plan_cache_bytes;
     struct network_planning planning;
     const atomic_bool *give_up; /* true: the load ends with STATUS_UNAVAILABLE.  May be NULL */
+    /* Whether a model that is read and not packed yet has a chance to stay; NULL: it has. */
+    enum status (*may_stay)(void *arg, const struct model *model, struct error *err);
+    void *may_stay_arg;
 };
 
 /* Reads, checks, proves, warms; with one reference.  A failure leaves nothing behind.  Given up it

@@ -338,12 +338,14 @@ static uint64_t limit_to_keep(struct repository *repository)
     return may_hold == NULL ? UINT64_MAX : may_hold(arg);
 }
 
-enum status room_to_keep(struct repository *repository, const struct room_wish *wish,
-                         struct error *err)
+/* *out_over: what idle models have to give for it. */
+static enum status look_for_room(struct repository *repository, const struct room_wish *wish,
+                                 uint64_t *out_over, struct error *err)
 {
     uint64_t limit = limit_to_keep(repository), held, idle = 0;
     struct ledger_stats stats;
 
+    *out_over = 0;
     if (limit == UINT64_MAX)
         return STATUS_OK;
     ledger_read(repository->config.ledger, &stats);
@@ -359,7 +361,26 @@ enum status room_to_keep(struct repository *repository, const struct room_wish *
                          "have %" PRIu64,
                          wish->name[0] == '\0' ? "" : "for model '", wish->name,
                          wish->name[0] == '\0' ? "" : "' ", held - limit, idle);
-    (void)room_evict(repository, held - limit, wish->spared);
+    *out_over = held - limit;
+    return STATUS_OK;
+}
+
+enum status room_may_keep(struct repository *repository, const struct room_wish *wish,
+                          struct error *err)
+{
+    uint64_t over;
+
+    return look_for_room(repository, wish, &over, err);
+}
+
+enum status room_to_keep(struct repository *repository, const struct room_wish *wish,
+                         struct error *err)
+{
+    uint64_t over;
+
+    TRY(look_for_room(repository, wish, &over, err));
+    if (over > 0)
+        (void)room_evict(repository, over, wish->spared);
     return STATUS_OK;
 }
 

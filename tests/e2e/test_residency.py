@@ -515,6 +515,37 @@ class Slow(Case):
         self.assertEqual(memory["host"]["in_use_bytes"], 0)
 
 
+class SlowDevice(Case):
+    """Every map takes a while, so that loads and ways back can be met."""
+
+    environment = {"SLUICE_FAULT": "map:slow=100ms"}
+
+    def plan(self):
+        status, _, answer = self.server.request("GET", "/sluice/v1/models/red/plan", role="admin")
+        return status, json.loads(answer).get("error")
+
+    def begin(self, path, begun):
+        """A command under way, when it has begun."""
+        thread = threading.Thread(target=self.admin, args=("POST", path))
+        thread.start()
+        harness.wait_for("it has begun", lambda: begun(self.model("red")))
+        return thread
+
+    def test_of_a_model_that_is_being_loaded_there_is_no_plan_yet(self):
+        self.admin("POST", "models/red/unload")
+        load = self.begin("models/red/load", lambda row: row["state"] == "LOADING")
+        self.assertEqual(self.plan(), (404, "Request for unknown model: 'red' has no available versions"))
+        load.join()
+        self.assertEqual(self.plan(), (200, None))
+
+    def test_a_plan_waits_for_a_model_on_its_way_back(self):
+        self.check("red")
+        self.admin("POST", "models/red/sleep", {})
+        wake = self.begin("models/red/wake", lambda row: row["moving"])
+        self.assertEqual(self.plan(), (200, None))
+        wake.join()
+
+
 class Changed(Case):
     def rewrite(self, seed):
         """Another file in its place, by a rename."""

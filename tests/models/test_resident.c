@@ -341,8 +341,18 @@ static void at_level_evict_comes_what_could_stay_and_idle_models_leave_for_it(vo
     assert_answers("c");
 }
 
+static uint64_t batches_admitted(void)
+{
+    struct ledger_stats stats;
+
+    ledger_read(bench.ledger, &stats);
+    return stats.reservations_ok;
+}
+
 static void at_level_evict_what_could_not_stay_is_refused_and_told_who_is_there(void **state)
 {
+    uint64_t seen;
+
     (void)state;
     write_multiplier("a", "max_batch_size: 8");
     write_multiplier("p", "parameters { key: 'sluice.pin' value { string_value: 'true' } }");
@@ -354,11 +364,13 @@ static void at_level_evict_what_could_not_stay_is_refused_and_told_who_is_there(
     assert_non_null(strstr(bench.error.text, "memory is at level evict: for model 'a' 5120 bytes"));
     assert_non_null(strstr(bench.error.text, "'p' 5120 bytes (pinned)"));
     write_multiplier("b", "max_batch_size: 8");
+    seen = batches_admitted();
     assert_int_equal(load("b", NULL), STATUS_NO_MEMORY);
     assert_non_null(strstr(bench.error.text, "'p' 5120 bytes (pinned)"));
     assert_int_equal(weight_bytes(), 5120);
-    assert_answers("a");        /* a request is not asked */
-    assert_ok(load("p", NULL)); /* a pinned one stays by its pin */
+    assert_int_equal(batches_admitted(), seen); /* neither packed nor tried */
+    assert_answers("a");                        /* a request is not asked */
+    assert_ok(load("p", NULL));                 /* a pinned one stays by its pin */
 }
 
 /* ---- every allocation failing ---- */
