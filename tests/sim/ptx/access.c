@@ -293,23 +293,43 @@ void access_spread(struct access *access)
     }
 }
 
-/* Most instructions have all their lanes side by side or at one address, in the memory that they
- * were at before: two looks are enough.  False: not so, or not well. */
-static bool global_quick(struct warp *warp, const struct op *op, unsigned bytes, struct access *out)
+/* Where `first` and what follows it lie: in the global memory that the instruction was at before,
+ * or in the parameters.  False: not so, or not well. */
+static bool place_quick(struct warp *warp, const struct op *op, uint64_t first, unsigned bytes,
+                        struct access *out)
 {
-    const struct span *span = &warp->worker->spans[op->slot];
-    const uint64_t first = out->address[0];
-    uint64_t spread = 0, apart = 0;
+    const struct worker *worker = warp->worker;
+    const struct span *span = &worker->spans[op->slot];
 
-    for (int lane = 1; lane < LANES; lane++) {
-        spread |= out->address[lane] ^ first;
-        apart |= out->address[lane] - first - (uint64_t)lane * bytes;
+    if (op->space == SPACE_PARAM) {
+        if (first + bytes > worker->kernel->info.parameter_bytes)
+            return false;
+        out->at[0] = (uint8_t *)(uintptr_t)worker->grid->parameters + first;
+        out->shadow[0] = access_defined;
+        return true;
     }
-    if ((spread != 0 && apart != 0) || (first & (bytes - 1)) != 0 || first < span->low ||
-        first >= span->high || span->high - first < (spread == 0 ? bytes : bytes * LANES))
+    if (first < span->low || first >= span->high || span->high - first < bytes)
         return false;
     out->at[0] = (uint8_t *)(uintptr_t)(first + (uint64_t)span->to_host);
     out->shadow[0] = shadow_byte(span, first);
+    return true;
+}
+
+/* Most instructions have all their lanes side by side or at one address: one look is enough. */
+static bool find_quick(struct warp *warp, const struct op *op, unsigned bytes, struct access *out)
+{
+    const uint64_t first = out->address[0];
+    uint64_t spread = 0, apart = 0;
+
+    /* From lane 0 on, as the addresses were stored: vectors across two stores would wait for both.
+     */
+    for (int lane = 0; lane < LANES; lane++) {
+        spread |= out->address[lane] ^ first;
+        apart |= out->address[lane] - first - (uint64_t)lane * bytes;
+    }
+    if ((spread != 0 && apart != 0) || (first & (bytes - 1)) != 0 ||
+        !place_quick(warp, op, first, spread == 0 ? bytes : bytes * LANES, out))
+        return false;
     out->uniform = spread == 0;
     out->flat = spread == 0 ? NULL : out->at[0];
     out->leaders = spread == 0 ? 1 : (uint32_t)ALL_LANES;
@@ -317,14 +337,20 @@ static bool global_quick(struct warp *warp, const struct op *op, unsigned bytes,
     return true;
 }
 
+/* Spaces where a read, and in global memory a write, may be found so. */
+static bool may_be_quick(const struct op *op, enum race_kind kind)
+{
+    return op->space <= SPACE_GLOBAL || (op->space == SPACE_PARAM && kind == RACE_READ);
+}
+
 static bool find_each(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
                       enum race_kind kind, struct access *out)
 {
     bool found;
 
-    out->leaders = mask == (uint32_t)ALL_LANES ? leaders_of(out->address) : mask;
     if (!aligned(warp, op, mask, out->address, bytes, kind))
         return false;
+    out->leaders = mask == (uint32_t)ALL_LANES ? leaders_of(out->address) : mask;
     if (op->space == SPACE_GENERIC)
         found = generic_find(warp, op, mask, bytes, kind, out);
     else
@@ -333,7 +359,7 @@ static bool find_each(struct warp *warp, const struct op *op, uint32_t mask, uns
         return found;
     uintptr_t apart = 0;
     uintptr_t first = (uintptr_t)out->at[0];
-    for (int lane = 1; lane < LANES; lane++)
+    for (int lane = 0; lane < LANES; lane++)
         apart |= (uintptr_t)out->at[lane] - first - (uintptr_t)lane * bytes;
     if (apart == 0)
         out->flat = out->at[0];
@@ -352,8 +378,8 @@ bool access_look(struct warp *warp, const struct op *op, uint32_t mask, unsigned
     out->uniform = false;
     out->is_spread = true;
     addresses(warp, op, out->address);
-    return (mask == (uint32_t)ALL_LANES && op->space <= SPACE_GLOBAL &&
-            global_quick(warp, op, bytes, out)) ||
+    return (mask == (uint32_t)ALL_LANES && may_be_quick(op, kind) &&
+            find_quick(warp, op, bytes, out)) ||
            find_each(warp, op, mask, bytes, kind, out);
 }
 
