@@ -164,6 +164,39 @@ static void the_request_carries_model_version_id_priority_and_bytes(void **state
     fake_server_stop(server);
 }
 
+static void what_cannot_be_sent_is_refused(void **state)
+{
+    static const char *const unnamed[] = {NULL};
+    const struct {
+        struct sluice_tensor input;
+        size_t outputs;
+        const char *word;
+    } cases[] = {
+        {{.name = "x", .datatype = "FP32", .bytes = 4}, 0, "no data"},
+        {{.name = "x", .datatype = "FP32", .data = elements, .bytes = SIZE_MAX / 2}, 0, "4 GiB"},
+        {{.name = "x", .datatype = "FP32", .rank = SLUICE_MAX_RANK + 1}, 0, "rank 9"},
+        {{.name = "x"}, 0, "datatype"},
+        {{.name = "x", .datatype = "FP32"}, 1, "output 0"},
+    };
+    struct sluice_client *client;
+    struct sluice_response *response;
+    struct sluice_error error;
+
+    (void)state;
+    assert_int_equal(sluice_open("unix:/nonexistent", &client, NULL), SLUICE_OK);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct sluice_infer_request bad = {.model = "m",
+                                                 .inputs = 1,
+                                                 .input = &cases[i].input,
+                                                 .outputs = cases[i].outputs,
+                                                 .output = unnamed};
+
+        assert_int_equal(sluice_infer(client, &bad, &response, &error), SLUICE_INVALID_ARGUMENT);
+        assert_non_null(strstr(error.message, cases[i].word));
+    }
+    sluice_close(client);
+}
+
 static void a_server_error_comes_with_its_decoded_message(void **state)
 {
     struct fake_server *server = fake_server_start(FAKE_ERROR, NULL, 0);
@@ -287,6 +320,7 @@ int main(void)
         cmocka_unit_test(a_malformed_reply_is_refused),
         cmocka_unit_test(calls_run_side_by_side_without_blocking),
         cmocka_unit_test(an_unfinished_call_is_cancelled),
+        cmocka_unit_test(what_cannot_be_sent_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -20,6 +20,14 @@ def times(factor, columns=4):
                   {"k": np.array(factor, np.float32)})
 
 
+def sum_of(inputs, columns=4):
+    """y = x0 + x1 + …"""
+    names = [f"x{i}" for i in range(inputs)]
+    ports = [helper.make_tensor_value_info(name, FLOAT, ["n", columns]) for name in [*names, "y"]]
+    graph = helper.make_graph([helper.make_node("Sum", names, ["y"])], "g", ports[:-1], ports[-1:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def slow(layers=48, width=512):
     """A chain of products with one weight: 2 * width * width * layers operations a row."""
     nodes, value = [], "x"

@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import threading
@@ -66,6 +67,16 @@ class Case(unittest.TestCase):
 
 
 class AtStart(Case):
+    def test_a_model_of_many_inputs_is_served_to_sluicectl_too(self):
+        small_models.write(self.folder.name, "sum", small_models.sum_of(200))
+        self.start()
+        ctl = [os.environ.get("SLUICECTL", "sluicectl"), "--json", "--server", "unix:" + self.server.path("admin")]
+        ones = [word for i in range(200) for word in ("-i", f"x{i}=ones")]
+        for words in (("bench", "sum", "-n", "3"), ("infer", "sum", *ones)):
+            done = subprocess.run([*ctl, *words], capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout)["outputs"][0]["data"], [200] * 4)
+
     def test_all_models_of_the_folder_are_served(self):
         self.write("two")
         self.write("three", 3, "max_batch_size: 4")
