@@ -1,4 +1,5 @@
-/* LSTM, GRU and RNN: one rule, three numbers of gates. */
+/* LSTM, GRU and RNN: one rule, three numbers of gates.  DynamicQuantizeLSTM (of ONNX Runtime's
+ * com.microsoft) has W and R as bytes, turned: [directions, input or hidden, 4 * hidden]. */
 #include "ops/recurrent.h"
 
 #include <inttypes.h>
@@ -106,17 +107,15 @@ static enum status check_lengths(const struct op_call *call, int64_t batch, stru
     return STATUS_OK;
 }
 
-static enum status check_operands(const struct op_call *call, int64_t gates, int64_t batch,
+/* Inputs that every one of the operators may have. */
+static enum status check_optional(const struct op_call *call, int64_t gates, int64_t batch,
                                   int64_t hidden, struct error *err)
 {
     const struct recurrent_attrs *attrs = call->attrs;
     int64_t directions = (int64_t)recurrent_directions(attrs);
-    int64_t input = call->in[0]->shape.dims[2];
     const struct shape *state =
         attrs->layout ? SHAPE3(batch, directions, hidden) : SHAPE3(directions, batch, hidden);
 
-    TRY(check_input(call, RECURRENT_W, "W", SHAPE3(directions, gates * hidden, input), err));
-    TRY(check_input(call, RECURRENT_R, "R", SHAPE3(directions, gates * hidden, hidden), err));
     TRY(check_input(call, RECURRENT_BIAS, "B", SHAPE2(directions, 2 * gates * hidden), err));
     TRY(check_lengths(call, batch, err));
     TRY(check_input(call, RECURRENT_H, "initial_h", state, err));
@@ -124,25 +123,22 @@ static enum status check_operands(const struct op_call *call, int64_t gates, int
     return check_input(call, RECURRENT_P, "P", SHAPE2(directions, 3 * hidden), err);
 }
 
-static enum status infer_recurrent(const struct op_call *call, int64_t gates, struct error *err)
+static enum status check_operands(const struct op_call *call, int64_t gates, int64_t batch,
+                                  int64_t hidden, struct error *err)
+{
+    int64_t directions = (int64_t)recurrent_directions(call->attrs);
+    int64_t input = call->in[0]->shape.dims[2];
+
+    TRY(check_input(call, RECURRENT_W, "W", SHAPE3(directions, gates * hidden, input), err));
+    TRY(check_input(call, RECURRENT_R, "R", SHAPE3(directions, gates * hidden, hidden), err));
+    return check_optional(call, gates, batch, hidden, err);
+}
+
+static void give_outputs(const struct op_call *call, int64_t times, int64_t batch, int64_t hidden)
 {
     const struct recurrent_attrs *attrs = call->attrs;
-    const struct shape *x = &call->in[0]->shape, *r = &call->in[RECURRENT_R]->shape;
     int64_t directions = (int64_t)recurrent_directions(attrs);
-    int64_t times, batch, hidden;
 
-    if (x->rank != 3 || r->rank != 3)
-        return error_set(err, STATUS_INVALID, "X and R have ranks %zu and %zu, must have 3",
-                         x->rank, r->rank);
-    if (attrs->layout != 0 && attrs->layout != 1)
-        return error_set(err, STATUS_INVALID, "layout is %" PRId64 ", must be 0 or 1",
-                         attrs->layout);
-    times = x->dims[attrs->layout ? 1 : 0];
-    batch = x->dims[attrs->layout ? 0 : 1];
-    hidden = attrs->hidden_size > 0 ? attrs->hidden_size : r->dims[2];
-    if (hidden < 1 || hidden > INT64_C(1) << 24)
-        return error_set(err, STATUS_INVALID, "hidden_size is %" PRId64, hidden);
-    TRY(check_operands(call, gates, batch, hidden, err));
     for (size_t i = 0; i < call->outputs; i++) {
         if (call->out[i] == NULL)
             continue;
@@ -156,6 +152,43 @@ static enum status infer_recurrent(const struct op_call *call, int64_t gates, st
             call->out[i]->shape = attrs->layout ? *SHAPE3(batch, directions, hidden)
                                                 : *SHAPE3(directions, batch, hidden);
     }
+}
+
+static enum status check_ranks(const struct op_call *call, struct error *err)
+{
+    const struct shape *x = &call->in[0]->shape, *r = &call->in[RECURRENT_R]->shape;
+
+    if (x->rank != 3 || r->rank != 3)
+        return error_set(err, STATUS_INVALID, "X and R have ranks %zu and %zu, must have 3",
+                         x->rank, r->rank);
+    return STATUS_OK;
+}
+
+/* hidden_size; where it is left out, what R says. */
+static enum status find_hidden(const struct recurrent_attrs *attrs, int64_t of_r,
+                               int64_t *out_hidden, struct error *err)
+{
+    *out_hidden = attrs->hidden_size > 0 ? attrs->hidden_size : of_r;
+    if (*out_hidden < 1 || *out_hidden > INT64_C(1) << 24)
+        return error_set(err, STATUS_INVALID, "hidden_size is %" PRId64, *out_hidden);
+    return STATUS_OK;
+}
+
+static enum status infer_recurrent(const struct op_call *call, int64_t gates, struct error *err)
+{
+    const struct recurrent_attrs *attrs = call->attrs;
+    const int64_t *x = call->in[0]->shape.dims;
+    int64_t times, batch, hidden;
+
+    TRY(check_ranks(call, err));
+    if (attrs->layout != 0 && attrs->layout != 1)
+        return error_set(err, STATUS_INVALID, "layout is %" PRId64 ", must be 0 or 1",
+                         attrs->layout);
+    times = x[attrs->layout ? 1 : 0];
+    batch = x[attrs->layout ? 0 : 1];
+    TRY(find_hidden(attrs, call->in[RECURRENT_R]->shape.dims[2], &hidden, err));
+    TRY(check_operands(call, gates, batch, hidden, err));
+    give_outputs(call, times, batch, hidden);
     return STATUS_OK;
 }
 
@@ -191,6 +224,53 @@ static enum status infer_rnn(const struct op_call *call, struct error *err)
 
     TRY(recurrent_functions(call->attrs, 1, recurrent_rnn_functions, functions, err));
     return infer_recurrent(call, 1, err);
+}
+
+/* A matrix of bytes, and its scale and zero point: one a direction or one a column of it. */
+static enum status check_bytes(const struct op_call *call, size_t matrix, size_t scale,
+                               const char *what, const struct shape *expected, struct error *err)
+{
+    const struct tensor *bytes = call->in[matrix], *scales = input_at(call, scale);
+    const struct tensor *zeros = input_at(call, scale + 1);
+    const struct shape *per_column = SHAPE2(expected->dims[0], expected->dims[2]);
+    const struct shape per_direction = {.rank = 1, .dims = {expected->dims[0]}};
+    char text[SHAPE_TEXT_BYTES], expected_text[SHAPE_TEXT_BYTES];
+
+    if ((bytes->dtype != DTYPE_INT8 && bytes->dtype != DTYPE_UINT8) ||
+        !shape_is_equal(&bytes->shape, expected))
+        return error_set(err, STATUS_INVALID, "%s is %s %s, must be int8 or uint8 %s", what,
+                         dtype_name(bytes->dtype), shape_format(&bytes->shape, text),
+                         shape_format(expected, expected_text));
+    if (scales == NULL || zeros == NULL)
+        return error_set(err, STATUS_INVALID, "%s has no scale or no zero point", what);
+    if (scales->dtype != DTYPE_FLOAT || zeros->dtype != bytes->dtype)
+        return error_set(err, STATUS_INVALID, "scale and zero point of %s are %s and %s", what,
+                         dtype_name(scales->dtype), dtype_name(zeros->dtype));
+    if (!shape_is_equal(&scales->shape, &zeros->shape) ||
+        (!shape_is_equal(&scales->shape, &per_direction) &&
+         !shape_is_equal(&scales->shape, per_column)))
+        return error_set(
+            err, STATUS_INVALID, "scale of %s is %s, must be %s, its zero point like it", what,
+            shape_format(&scales->shape, text), shape_format(per_column, expected_text));
+    return STATUS_OK;
+}
+
+static enum status infer_dynamic_lstm(const struct op_call *call, struct error *err)
+{
+    struct recurrent_function functions[2 * 3];
+    const int64_t *x = call->in[0]->shape.dims;
+    int64_t directions = (int64_t)recurrent_directions(call->attrs), hidden;
+
+    TRY(recurrent_functions(call->attrs, 3, recurrent_lstm_functions, functions, err));
+    TRY(check_ranks(call, err));
+    TRY(find_hidden(call->attrs, call->in[RECURRENT_R]->shape.dims[1], &hidden, err));
+    TRY(check_bytes(call, RECURRENT_W, RECURRENT_W_SCALE, "W", SHAPE3(directions, x[2], 4 * hidden),
+                    err));
+    TRY(check_bytes(call, RECURRENT_R, RECURRENT_R_SCALE, "R",
+                    SHAPE3(directions, hidden, 4 * hidden), err));
+    TRY(check_optional(call, 4, x[1], hidden, err));
+    give_outputs(call, x[0], x[1], hidden);
+    return STATUS_OK;
 }
 
 const enum recurrent_activation recurrent_lstm_functions[3] = {RECURRENT_SIGMOID, RECURRENT_TANH,
@@ -233,6 +313,30 @@ const struct op_def op_lstm = {
     .attrs = lstm_attrs,
     .attrs_size = sizeof(struct recurrent_attrs),
     .infer = infer_lstm,
+    .flops = flops,
+};
+
+static const struct attr_def dynamic_lstm_attrs[] = {
+    OP_ATTR_FLOATS(struct recurrent_attrs, activation_alpha),
+    OP_ATTR_FLOATS(struct recurrent_attrs, activation_beta),
+    OP_ATTR_STRINGS(struct recurrent_attrs, activations),
+    OP_ATTR_FLOAT(struct recurrent_attrs, clip, 0),
+    OP_ATTR_ENUM(struct recurrent_attrs, direction, directions, RECURRENT_FORWARD),
+    OP_ATTR_INT(struct recurrent_attrs, hidden_size, 0),
+    OP_ATTR_INT(struct recurrent_attrs, input_forget, 0),
+    OP_ATTR_END,
+};
+
+const struct op_def op_dynamic_quantize_lstm = {
+    .name = "dynamic_quantize_lstm",
+    .onnx = {"DynamicQuantizeLSTM", 1, "com.microsoft"},
+    .inputs = RECURRENT_INPUTS,
+    .min_inputs = 3,
+    .outputs = 3,
+    .dtypes = DTYPE_BIT(FLOAT),
+    .attrs = dynamic_lstm_attrs,
+    .attrs_size = sizeof(struct recurrent_attrs),
+    .infer = infer_dynamic_lstm,
     .flops = flops,
 };
 

@@ -1,4 +1,4 @@
-/* Attributes of LSTM, GRU and RNN. */
+/* Attributes of LSTM, GRU, RNN and DynamicQuantizeLSTM. */
 #ifndef OPS_RECURRENT_H
 #define OPS_RECURRENT_H
 
@@ -39,7 +39,8 @@ struct recurrent_attrs {
     int64_t linear_before_reset; /* GRU only */
 };
 
-/* Positions of the inputs; the last two are LSTM's. */
+/* Positions of the inputs; from the cell's state on they are LSTM's, from the first scale on
+ * DynamicQuantizeLSTM's. */
 enum recurrent_input {
     RECURRENT_X,
     RECURRENT_W,
@@ -49,6 +50,11 @@ enum recurrent_input {
     RECURRENT_H,
     RECURRENT_C,
     RECURRENT_P,
+    RECURRENT_W_SCALE,
+    RECURRENT_W_ZERO,
+    RECURRENT_R_SCALE,
+    RECURRENT_R_ZERO,
+    RECURRENT_INPUTS,
 };
 
 size_t recurrent_directions(const struct recurrent_attrs *attrs);

@@ -12,6 +12,7 @@
 
 #include "device/cpu/convert.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/dynamic.h"
 #include "device/cpu/team.h"
 
 enum { CHUNK = 256 };
@@ -249,20 +250,17 @@ static enum status enqueue_dynamic(const void *arg, const struct kernel_call *ca
     const struct loops *loops = loops_for(call->device);
     size_t count = (size_t)shape_count(&call->in[0]->shape);
     const float *x = run->in[0];
-    float low = fminf(0, (float)loops->row[REDUCE_min](x, count, 0));
-    float high = fmaxf(0, (float)loops->row[REDUCE_max](x, count, 0));
-    float scale = (high - low) / 255;
-    struct parameters p = {.scale = scale};
+    struct dynamic p = dynamic_of((float)loops->row[REDUCE_min](x, count, 0),
+                                  (float)loops->row[REDUCE_max](x, count, 0));
     uint8_t *y = run->out[0];
 
     (void)arg;
-    p.zero = scale > 0 ? (int32_t)fminf(255, fmaxf(0, rintf(-low / scale))) : 0;
-    if (scale > 0)
-        loops->quantize_bytes(x, y, count, scale, &(struct byte_range){(float)p.zero, 0, 255});
+    if (p.scale > 0)
+        loops->quantize_bytes(x, y, count, p.scale, &(struct byte_range){(float)p.zero, 0, 255});
     else
         memset(y, 0, count);
     if (call->outputs > 1 && call->out[1] != NULL)
-        *(float *)run->out[1] = scale;
+        *(float *)run->out[1] = p.scale;
     if (call->outputs > 2 && call->out[2] != NULL)
         *(uint8_t *)run->out[2] = (uint8_t)p.zero;
     return STATUS_OK;

@@ -20,7 +20,7 @@ enum { CHUNK_BYTES = 4 << 20 };
 
 extern const struct recurrent_ops recurrent_ops_base, recurrent_ops_avx2, recurrent_ops_avx512;
 
-static const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa)
+const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa)
 {
     static const struct recurrent_ops *const ops[CPU_ISA_COUNT] = {
         &recurrent_ops_base, &recurrent_ops_avx2, &recurrent_ops_avx512};
@@ -28,20 +28,7 @@ static const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa)
     return ops[isa];
 }
 
-/* ---- scratch: laid out the same way when it is measured and when it is used ---- */
-
-struct room {
-    char *base; /* NULL: only measuring */
-    size_t used;
-};
-
-static void *take(struct room *room, size_t bytes)
-{
-    void *piece = room->base != NULL ? room->base + room->used : NULL;
-
-    room->used += (bytes + 63) / 64 * 64;
-    return piece;
-}
+/* ---- scratch ---- */
 
 struct workspace {
     float *packed[MATRICES]; /* for those that are not known before */
@@ -78,17 +65,17 @@ static void lay_out(const struct recurrent_state *state, struct room *room, unsi
 
     for (enum matrix i = MATRIX_W; i < MATRICES; i++)
         work->packed[i] = state->packed[direction][i] == NULL
-                              ? take(room, recurrent_packed_bytes(state, i))
+                              ? room_take(room, recurrent_packed_bytes(state, i))
                               : NULL;
-    work->bias = take(room, state->kind * row);
-    work->state_bias = take(room, state->kind == GRU ? GRU * row : 0);
-    work->peephole = take(room, state->kind == LSTM ? 3 * row : 0);
-    work->sums = take(room, (size_t)state->chunk * batch * state->kind * row);
-    work->h = take(room, batch * row);
-    work->c = take(room, state->kind == LSTM ? batch * row : 0);
-    work->step = take(room, batch * state->kind * row);
-    work->reset = take(room, state->kind == GRU ? batch * row : 0);
-    work->gemm = take(room, product_scratch(state, threads));
+    work->bias = room_take(room, state->kind * row);
+    work->state_bias = room_take(room, state->kind == GRU ? GRU * row : 0);
+    work->peephole = room_take(room, state->kind == LSTM ? 3 * row : 0);
+    work->sums = room_take(room, (size_t)state->chunk * batch * state->kind * row);
+    work->h = room_take(room, batch * row);
+    work->c = room_take(room, state->kind == LSTM ? batch * row : 0);
+    work->step = room_take(room, batch * state->kind * row);
+    work->reset = room_take(room, state->kind == GRU ? batch * row : 0);
+    work->gemm = room_take(room, product_scratch(state, threads));
 }
 
 /* ---- one direction ---- */

@@ -27,5 +27,20 @@ struct recurrent_ops {
                        float *h);
     void (*rnn)(const struct recurrent_cell *cell, const float *sums, float *h);
 };
+const struct recurrent_ops *recurrent_ops_for(enum cpu_isa isa);
+
+/* Scratch is laid out the same way when it is measured and when it is used. */
+struct room {
+    char *base; /* NULL: only measuring */
+    size_t used;
+};
+
+static inline void *room_take(struct room *room, size_t bytes)
+{
+    void *piece = room->base != NULL ? room->base + room->used : NULL;
+
+    room->used += (bytes + 63) / 64 * 64;
+    return piece;
+}
 
 #endif
