@@ -49,7 +49,7 @@ test_balancers() {
     fi
     say "unpacking haproxy and nginx"
     mkdir -p "$folder/packages"
-    (cd "$folder/packages" && apt-get download -qq haproxy nginx) || return 1
+    (cd "$folder/packages" && apt-get -o APT::Sandbox::User=root download -qq haproxy nginx) || return 1
     for package in "$folder"/packages/*.deb; do
         dpkg-deb -x "$package" "$folder" || return 1
     done
@@ -101,19 +101,21 @@ test_models() {
 }
 
 test_report() {
-    local passed failed skipped
-    read -r passed failed skipped < <(python3 - build/results/*.xml <<'PYTHON'
+    local passed failed skipped names
+    read -r passed failed skipped names < <(python3 - build/results/*.xml <<'PYTHON'
 import sys
 import xml.etree.ElementTree as tree
 suites = [tree.parse(path).getroot() for path in sys.argv[1:] if path.endswith(".xml") and "*" not in path]
 count = {key: sum(int(suite.get(key, 0)) for suite in suites) for key in ("tests", "failures", "skipped", "disabled")}
 skipped = count["skipped"] + count["disabled"]
-print(count["tests"] - count["failures"] - skipped, count["failures"], skipped)
+names = {case.get("name") for suite in suites for case in suite.iter("testcase")
+         if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled")}
+print(count["tests"] - count["failures"] - skipped, count["failures"], skipped, *sorted(names))
 PYTHON
     )
     say "phases"
     printf '%s\n' "${PHASES[@]}"
-    printf '%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
+    printf '%d passed, %d failed, %d skipped%s\n' "$passed" "$failed" "$skipped" "${names:+ ($names)}"
     [ ${#FAULTS[@]} -eq 0 ] || die "test: failed: $(printf '%s; ' "${FAULTS[@]}" | sed 's/; $//')"
     say "all tests passed"
 }
