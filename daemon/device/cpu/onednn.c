@@ -470,29 +470,122 @@ static enum status build(struct onednn_conv *conv, struct error *err)
     return make_memories(conv, err);
 }
 
-bool onednn_conv_is_possible(const struct onednn_conv_spec *spec)
+/* ---- what the library can do ---- */
+
+/* Answers that were given: each convolution of a model is asked about several times, layers repeat,
+ * and an answer takes as long as a small kernel's code. */
+enum { ANSWERS = 256 };
+static struct answer {
+    struct onednn_conv_spec spec;
+    bool is_given, is_possible;
+} answers[ANSWERS];
+static pthread_mutex_t answers_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void copy_dims(const struct window *w, const int64_t *from, int64_t *to)
 {
-    /* The answer, and so the bits of a row, must not depend on the batch. */
-    const int64_t batches[] = {1, 8, spec->geometry.batch};
-    struct onednn_conv conv = {0};
+    memcpy(to, from, w->spatial * sizeof(*to));
+}
+
+/* All that an answer depends on, and nothing in between: bytes can be compared. */
+static void write_question(const struct onednn_conv_spec *spec, struct onednn_conv_spec *question)
+{
+    const struct window *w = &spec->geometry.window;
+    struct window *to = &question->geometry.window;
+
+    memset(question, 0, sizeof(*question));
+    question->geometry.in_channels = spec->geometry.in_channels;
+    question->geometry.out_channels = spec->geometry.out_channels;
+    question->geometry.groups = spec->geometry.groups;
+    to->spatial = w->spatial;
+    copy_dims(w, w->in, to->in);
+    copy_dims(w, w->out, to->out);
+    copy_dims(w, w->kernel, to->kernel);
+    copy_dims(w, w->stride, to->stride);
+    copy_dims(w, w->dilation, to->dilation);
+    copy_dims(w, w->pad_begin, to->pad_begin);
+    question->transposed = spec->transposed;
+    question->x_layout = spec->x_layout;
+    question->y_layout = spec->y_layout;
+    question->block = spec->block;
+    question->isa = spec->isa;
+    question->has_bias = spec->has_bias;
+    question->epilogue.act = spec->epilogue.act;
+    question->epilogue.a = spec->epilogue.a;
+    question->epilogue.b = spec->epilogue.b;
+    question->epilogue.has_residual = spec->epilogue.has_residual;
+    question->epilogue.residual_after = spec->epilogue.residual_after;
+    question->threads = spec->threads;
+}
+
+static struct answer *place_of(const struct onednn_conv_spec *question)
+{
+    const unsigned char *bytes = (const unsigned char *)question;
+    uint64_t hash = 0;
+
+    for (size_t i = 0; i < sizeof(*question); i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001B3);
+    return &answers[hash >> 32 & (ANSWERS - 1)];
+}
+
+static bool find_answer(const struct onednn_conv_spec *question, bool *out_is_possible)
+{
+    const struct answer *answer = place_of(question);
+    bool found;
+
+    (void)pthread_mutex_lock(&answers_lock);
+    found = answer->is_given && memcmp(&answer->spec, question, sizeof(*question)) == 0;
+    *out_is_possible = answer->is_possible;
+    (void)pthread_mutex_unlock(&answers_lock);
+    return found;
+}
+
+static void keep_answer(const struct onednn_conv_spec *question, bool is_possible)
+{
+    struct answer *answer = place_of(question);
+
+    (void)pthread_mutex_lock(&answers_lock);
+    memcpy(&answer->spec, question, sizeof(*question));
+    answer->is_possible = is_possible;
+    answer->is_given = true;
+    (void)pthread_mutex_unlock(&answers_lock);
+}
+
+/* STATUS_NO_MEMORY is no answer. */
+static enum status ask_library(const struct onednn_conv_spec *spec, int64_t batch)
+{
+    struct onednn_conv conv = {.spec = *spec};
     dnnl_primitive_desc_t desc = NULL;
     struct error ignored = {0};
-    bool possible = true;
+    enum status status;
+
+    lay_flat(&conv.spec.geometry);
+    conv.spec.geometry.batch = batch;
+    status = choose_implementation(&conv, &desc, &ignored);
+    if (desc != NULL)
+        (void)dnnl.primitive_desc_destroy(desc);
+    return status;
+}
+
+bool onednn_conv_is_possible(const struct onednn_conv_spec *spec)
+{
+    struct onednn_conv_spec question;
+    enum status status;
     unsigned threads;
+    bool possible;
 
     (void)pthread_once(&once, open_library);
+    write_question(spec, &question);
+    if (find_answer(&question, &possible))
+        return possible;
     threads = team_enter(spec->threads);
-    for (size_t i = 0; possible && i < sizeof(batches) / sizeof(*batches); i++) {
-        conv.spec = *spec;
-        lay_flat(&conv.spec.geometry);
-        conv.spec.geometry.batch = batches[i];
-        possible = choose_implementation(&conv, &desc, &ignored) == STATUS_OK;
-        if (desc != NULL)
-            (void)dnnl.primitive_desc_destroy(desc);
-        desc = NULL;
-    }
+    /* The answer, and so the bits of a row, must not depend on the batch. */
+    status = ask_library(spec, 1);
+    if (status == STATUS_OK)
+        status = ask_library(spec, 8);
     (void)team_enter(threads);
-    return possible;
+    if (status != STATUS_NO_MEMORY)
+        keep_answer(&question, status == STATUS_OK);
+    return status == STATUS_OK;
 }
 
 enum status onednn_conv_create(const struct onednn_conv_spec *spec, struct onednn_conv **out_conv,
@@ -568,18 +661,21 @@ static float *pad_weights(const struct onednn_conv *conv, const void *weights)
     const struct conv_geometry *g = &conv->spec.geometry;
     const int64_t in = g->in_channels / g->groups, out = g->out_channels / g->groups;
     const size_t tap_bytes = (size_t)conv->taps * sizeof(float);
+    /* The channels in of a channel out lie side by side, but for a transposed convolution. */
+    const int64_t run = conv->spec.transposed ? 1 : in;
     const char *from = weights;
     char *padded =
         calloc((size_t)(conv->groups * conv->out_per_group * conv->in_per_group), tap_bytes);
 
     for (int64_t group = 0; padded != NULL && group < g->groups; group++)
         for (int64_t o = 0; o < out; o++)
-            for (int64_t i = 0; i < in; i++) {
+            for (int64_t i = 0; i < in; i += run) {
                 int64_t at =
                     conv->spec.transposed ? (group * in + i) * out + o : (group * out + o) * in + i;
                 int64_t to = (group * conv->out_per_group + o) * conv->in_per_group + i;
 
-                memcpy(padded + (size_t)to * tap_bytes, from + (size_t)at * tap_bytes, tap_bytes);
+                memcpy(padded + (size_t)to * tap_bytes, from + (size_t)at * tap_bytes,
+                       (size_t)run * tap_bytes);
             }
     return (float *)(void *)padded;
 }
@@ -617,6 +713,16 @@ static enum status reorder_weights(const struct onednn_conv *conv, void *from, v
     return ok ? STATUS_OK : STATUS_NO_MEMORY;
 }
 
+/* On this thread: others pack other weights meanwhile. */
+static enum status reorder_alone(const struct onednn_conv *conv, void *from, void *packed)
+{
+    unsigned threads = team_enter(1);
+    enum status status = reorder_weights(conv, from, packed);
+
+    (void)team_enter(threads);
+    return status;
+}
+
 enum status onednn_conv_pack(const struct onednn_conv *conv, const void *weights, void *packed)
 {
     const struct conv_geometry *g = &conv->spec.geometry;
@@ -628,11 +734,11 @@ enum status onednn_conv_pack(const struct onednn_conv *conv, const void *weights
     enum status status;
 
     if (as_it_lies) /* oneDNN's memories are not const; the source of a reorder is only read */
-        return reorder_weights(conv, (void *)(uintptr_t)weights, packed);
+        return reorder_alone(conv, (void *)(uintptr_t)weights, packed);
     padded = pad_weights(conv, weights);
     if (padded == NULL)
         return STATUS_NO_MEMORY;
-    status = reorder_weights(conv, padded, packed);
+    status = reorder_alone(conv, padded, packed);
     free(padded);
     return status;
 }

@@ -31,7 +31,8 @@ struct onednn_conv_spec {
 
 struct onednn_conv;
 
-/* Whether the library has more than reference code for it: a few us, nothing is generated. */
+/* Whether the library has more than reference code for it, in batches of any size (1 and 8 are
+ * asked for).  Nothing is generated; an answer is kept for the next who asks. */
 bool onednn_conv_is_possible(const struct onednn_conv_spec *spec);
 /* STATUS_UNSUPPORTED: the library has no such convolution, or only reference code for it. */
 MUST_CHECK enum status onednn_conv_create(const struct onednn_conv_spec *spec,
