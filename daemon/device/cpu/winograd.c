@@ -17,7 +17,6 @@
 extern const struct winograd_ops winograd_ops_avx2, winograd_ops_avx512;
 
 enum {
-    MAX_EDGE = 6,
     LARGE_MAP = 20,            /* F(4x4) tiles an image, from which on F(4x4) is quicker */
     SMALL_MAP = 20,            /* F(2x2) tiles an image, below which little is gained */
     LARGE_WEIGHTS = 512 << 10, /* weights of a layer that are not worth 1.8 times the bytes then */
@@ -173,7 +172,7 @@ static size_t scratch_bytes(const struct winograd *p)
 
 /* ---- weights ---- */
 
-static void make_matrix(int m, double g[MAX_EDGE][3])
+static void make_matrix(int m, double g[WINOGRAD_EDGE][3])
 {
     static const double points2[] = {0, 1, -1}, points4[] = {0, 0.75, -0.75, 1.5, -1.5};
     const double *x = m == 2 ? points2 : points4;
@@ -191,46 +190,39 @@ static void make_matrix(int m, double g[MAX_EDGE][3])
     g[m + 1][2] = 1;
 }
 
-/* G k G' of one kernel, element `point` of channel pair (o, c) at its place in the panels. */
-static void transform_kernel(const struct winograd *p, int64_t vector, double g[MAX_EDGE][3],
-                             const float *k, int64_t o, int64_t c, float *packed)
-{
-    const int t = p->m + 2;
-    const int64_t panel = 2 * vector, usize = p->in_blocks * vector * panel, q = o / panel;
-    double rows[MAX_EDGE][3];
-
-    for (int i = 0; i < t; i++)
-        for (int j = 0; j < 3; j++)
-            rows[i][j] =
-                g[i][0] * (double)k[j] + g[i][1] * (double)k[3 + j] + g[i][2] * (double)k[6 + j];
-    for (int i = 0; i < p->points; i++) {
-        const double *r = rows[i / t], *s = g[i % t];
-        int64_t at = p->order == WINOGRAD_POINTS ? i * p->panels + q : q * p->points + i;
-
-        packed[at * usize + c * panel + o % panel] =
-            (float)(r[0] * s[0] + r[1] * s[1] + r[2] * s[2]);
-    }
-}
-
 static size_t packed_bytes(const struct winograd *p, int64_t vector)
 {
     return (size_t)(p->points * p->in_blocks * vector * p->panels * 2 * vector) * sizeof(float);
 }
 
-static enum status pack(const struct winograd *p, int64_t vector, const struct operand *w,
-                        float *packed)
+static enum status pack(const struct state *state, const struct operand *w, float *packed)
 {
+    const struct winograd *p = &state->plan;
+    const int64_t vector = state->ops->vector;
+    const int64_t panel = 2 * vector, usize = p->in_blocks * vector * panel;
+    const bool by_points = p->order == WINOGRAD_POINTS;
     void *copy;
     const float *kernels = constant_floats(w, &copy);
-    double g[MAX_EDGE][3];
+    struct winograd_weights job = {.edge = p->m + 2,
+                                   .step = p->in_channels * 9,
+                                   .stride = by_points ? p->panels * usize : usize};
 
     if (kernels == NULL)
         return STATUS_NO_MEMORY;
-    make_matrix(p->m, g);
-    memset(packed, 0, packed_bytes(p, vector));
-    for (int64_t o = 0; o < p->out_channels; o++)
-        for (int64_t c = 0; c < p->in_channels; c++)
-            transform_kernel(p, vector, g, kernels + (o * p->in_channels + c) * 9, o, c, packed);
+    make_matrix(p->m, job.g);
+    if (p->in_channels % vector != 0 || p->out_channels % panel != 0)
+        memset(packed, 0, packed_bytes(p, vector));
+    for (int64_t o = 0; o < p->out_channels; o += vector) {
+        const int64_t left = p->out_channels - o, q = o / panel;
+        float *to = packed + (by_points ? q : q * p->points) * usize + o % panel;
+
+        job.count = left < vector ? left : vector;
+        for (int64_t c = 0; c < p->in_channels; c++) {
+            job.kernels = kernels + (o * p->in_channels + c) * 9;
+            job.to = to + c * panel;
+            state->ops->transform(&job);
+        }
+    }
     free(copy);
     return STATUS_OK;
 }
@@ -249,7 +241,7 @@ static enum status share_weights(struct kernel_prepare *prepare, struct state *s
     TRY(weights_share(prepare->weights, w->constant_key, format, packed_bytes(p, vector), &packed,
                       &is_new));
     if (is_new)
-        status = pack(p, vector, w, packed);
+        status = pack(state, w, packed);
     if (status != STATUS_OK)
         weights_drop(prepare->weights, w->constant_key, format);
     state->weights = packed;

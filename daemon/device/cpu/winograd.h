@@ -32,11 +32,23 @@ struct winograd_run {
     float *scratch;
 };
 
+/* The same channel in of some kernels, to be transformed: G k G'. */
+enum { WINOGRAD_EDGE = 6 }; /* of a transformed tile, at most */
+struct winograd_weights {
+    double g[WINOGRAD_EDGE][3];
+    int edge; /* of a transformed tile */
+    const float *kernels;
+    int64_t step, count; /* floats from a kernel to the next; kernels, at most `vector` */
+    float *to;           /* point i of all of them begins at to + i * stride */
+    int64_t stride;
+};
+
 struct winograd_ops {
     int64_t vector; /* channels a block */
     int64_t rows;   /* tiles of the micro-kernel */
     /* One member's part; the others run the same at the same time. */
     void (*run)(const struct winograd_run *run, unsigned member, unsigned members);
+    void (*transform)(const struct winograd_weights *job);
 };
 
 #endif

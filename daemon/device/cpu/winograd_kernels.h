@@ -402,4 +402,46 @@ static void run_all(const struct winograd_run *run, unsigned member, unsigned me
     (run->plan->order == WINOGRAD_TILES ? run_tiles : run_points)(run, member, members);
 }
 
-const struct winograd_ops SIMD_NAME(winograd_ops) = {.vector = VW, .rows = ROWS, .run = run_all};
+/* ---- weights ---- */
+
+/* One value of each of the kernels, as the compiler has vectors of. */
+struct lanes {
+    double at[VW];
+};
+
+static inline struct lanes combine(const double factors[3], const struct lanes *a,
+                                   const struct lanes *b, const struct lanes *c)
+{
+    struct lanes sum;
+
+    for (int i = 0; i < VW; i++)
+        sum.at[i] = factors[0] * a->at[i] + factors[1] * b->at[i] + factors[2] * c->at[i];
+    return sum;
+}
+
+static void transform(const struct winograd_weights *job)
+{
+    struct lanes k[9] = {0};
+    float *to = job->to;
+
+    for (int64_t o = 0; o < job->count; o++)
+        for (int i = 0; i < 9; i++)
+            k[i].at[o] = (double)job->kernels[o * job->step + i];
+    for (int i = 0; i < job->edge; i++) {
+        const struct lanes rows[3] = {combine(job->g[i], &k[0], &k[3], &k[6]),
+                                      combine(job->g[i], &k[1], &k[4], &k[7]),
+                                      combine(job->g[i], &k[2], &k[5], &k[8])};
+
+        for (int j = 0; j < job->edge; j++, to += job->stride) {
+            const struct lanes point = combine(job->g[j], &rows[0], &rows[1], &rows[2]);
+            float line[VW];
+
+            for (int o = 0; o < VW; o++)
+                line[o] = (float)point.at[o];
+            memcpy(to, line, (size_t)job->count * sizeof(float));
+        }
+    }
+}
+
+const struct winograd_ops SIMD_NAME(winograd_ops) = {
+    .vector = VW, .rows = ROWS, .run = run_all, .transform = transform};
