@@ -43,6 +43,15 @@ static void put_integer(void *to, size_t index, size_t bytes, uint64_t value)
     memcpy((char *)to + index * bytes, &value, bytes);
 }
 
+static void fill_floats(float *to, size_t count, double scale, uint64_t *random)
+{
+    uint64_t state = *random;
+
+    for (size_t i = 0; i < count; i++)
+        to[i] = (float)next_number(&state, scale);
+    *random = state;
+}
+
 enum status sample_fill(struct arena *arena, enum dtype dtype, void *to, size_t count,
                         enum sample_kind kind, double scale, uint64_t *random)
 {
@@ -52,6 +61,10 @@ enum status sample_fill(struct arena *arena, enum dtype dtype, void *to, size_t 
         return fill_text(arena, to, count, kind, random);
     if (kind == SAMPLE_ZERO) {
         memset(to, 0, count * bytes);
+        return STATUS_OK;
+    }
+    if (dtype == DTYPE_FLOAT) { /* images: a load would wait for element_write() */
+        fill_floats(to, count, scale, random);
         return STATUS_OK;
     }
     for (size_t i = 0; i < count; i++) {
