@@ -74,6 +74,8 @@ struct weights_cache;
 /* Finds the packed form of constant `key` in format `format` (any text that names how it is packed:
  * "gemm k=… n=…"), or makes room for it: *out_is_new says that the caller must fill `bytes` bytes.
  * Lives until the model goes; 64-byte aligned; in memory of the device's mem_source.
+ * Another thread may still be filling a piece that is not new when its key is a scalar or a vector
+ * of floats: prepare() may not look at what is in it.
  * STATUS_NO_MEMORY: nothing changed.  On a device without host_memory the piece is filled by
  * weights_write(). */
 MUST_CHECK enum status weights_share(struct weights_cache *cache, const void *key,

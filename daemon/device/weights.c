@@ -43,9 +43,11 @@ struct weights_cache {
     struct piece *buckets[BUCKETS];
     struct spare *spares;
     const struct weights_copy *copy; /* to fill pieces from; NULL: none */
-    struct chunk *lent; /* by weights_borrow() */
-    bool frozen;
+    struct chunk *lent;              /* by weights_borrow() */
 };
+
+/* The cache that this thread has frozen: others may prepare kernels meanwhile. */
+static _Thread_local const struct weights_cache *frozen_here;
 
 static size_t round_up(size_t bytes, size_t unit)
 {
@@ -145,9 +147,7 @@ uint64_t weights_cache_bytes(struct weights_cache *cache, const char *what)
 
 void weights_cache_freeze(struct weights_cache *cache, bool frozen)
 {
-    pthread_mutex_lock(&cache->lock);
-    cache->frozen = frozen;
-    pthread_mutex_unlock(&cache->lock);
+    frozen_here = frozen ? cache : NULL;
 }
 
 static enum status chunk_create(struct weights_cache *cache, size_t bytes, struct chunk **out_chunk)
@@ -325,7 +325,7 @@ enum status weights_share(struct weights_cache *cache, const void *key, const ch
 
     pthread_mutex_lock(&cache->lock);
     piece = find(cache, key, format);
-    if (piece == NULL && cache->frozen) {
+    if (piece == NULL && frozen_here == cache) {
         status = STATUS_UNSUPPORTED;
     } else if (piece == NULL) {
         status = make(cache, key, format, bytes, &piece);
@@ -397,7 +397,7 @@ enum status weights_borrow(struct weights_cache *cache, size_t bytes, void **out
     enum status status;
 
     pthread_mutex_lock(&cache->lock);
-    status = cache->frozen ? STATUS_UNSUPPORTED : chunk_create(cache, bytes, &chunk);
+    status = frozen_here == cache ? STATUS_UNSUPPORTED : chunk_create(cache, bytes, &chunk);
     if (status == STATUS_OK)
         status = chunk_grow(cache, chunk, bytes);
     if (status == STATUS_OK) {

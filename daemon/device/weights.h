@@ -5,8 +5,9 @@
  * the model.
  *
  * Threads: any for weights_share() itself; but a piece that is new must be filled before another
- * plan of the same model is prepared, so the network prepares one plan at a time.  For the same
- * reason a kernel fills a new piece at once, before anything that may fail.
+ * plan of the same model is prepared, so the network prepares one plan at a time, and on several
+ * threads only kernels that may be (engine/groups.c).  For the same reason a kernel fills a new
+ * piece at once, before anything that may fail.
  */
 #ifndef DEVICE_WEIGHTS_H
 #define DEVICE_WEIGHTS_H
@@ -24,9 +25,9 @@ void weights_cache_destroy(struct weights_cache *cache);
 bool weights_cache_has(struct weights_cache *cache, const void *key);
 /* Of the pieces whose format begins with `what`. */
 uint64_t weights_cache_bytes(struct weights_cache *cache, const char *what);
-/* While frozen weights_share() only finds what there is; it answers STATUS_UNSUPPORTED for the
- * rest. A kernel that is prepared so reads no elements of large constants: it would only to fill a
- * piece. */
+/* While frozen, by the calling thread and for it, weights_share() only finds what there is; it
+ * answers STATUS_UNSUPPORTED for the rest.  A kernel that is prepared so reads no elements of large
+ * constants: it would only to fill a piece. */
 void weights_cache_freeze(struct weights_cache *cache, bool frozen);
 
 /* What a cache held, in host memory (page-locked where the device can), while its model is away

@@ -513,8 +513,10 @@ enum status program_plan(struct network *network, struct program *program,
     plan = plan_cache_find(network, program, shapes, values); /* another thread was first */
     if (plan == NULL) {
         status = compile(network, program, shapes, values, &plan, err);
-        if (status == STATUS_OK)
+        if (status == STATUS_OK) {
+            held_drop_rest(network);
             plan_cache_add(network, plan);
+        }
         atomic_store_explicit(&network->winograd_bytes,
                               weights_cache_bytes(network->weights, "winograd"),
                               memory_order_relaxed);

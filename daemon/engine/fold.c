@@ -1,6 +1,6 @@
 /* Computes single nodes on the CPU while a graph is being made ready: constants, shapes.
  *
- * Used under the network's compile lock, one node at a time, on plain layouts.
+ * Used under the network's compile lock, one node at a time (folder.lock), on plain layouts.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,19 @@
 struct folder {
     struct device *device;
     struct device_lane *lane;
+    /* What was folded may come back on several threads at once, and from what was folded. */
+    pthread_mutex_t lock;
 };
+
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attributes;
+
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_settype(&attributes, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+}
 
 enum status folder_create(struct folder **out_folder, struct error *err)
 {
@@ -20,6 +32,7 @@ enum status folder_create(struct folder **out_folder, struct error *err)
 
     if (folder == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory to fold constants");
+    init_lock(&folder->lock);
     status = device_open(&config, &folder->device, err);
     if (status != STATUS_OK)
         goto fail;
@@ -42,6 +55,7 @@ void folder_destroy(struct folder *folder)
     if (folder->lane != NULL)
         folder->device->ops->lane_close(folder->lane);
     device_close(folder->device);
+    pthread_mutex_destroy(&folder->lock);
     free(folder);
 }
 
@@ -214,16 +228,12 @@ static void finish(struct folding *folding, const struct node *node, enum status
     arena_deinit(&folding->arena);
 }
 
-enum status folder_fold(void *arg, const struct graph *graph, const struct node *node,
-                        struct constant **out, struct error *err)
+static enum status fold(struct folder *folder, const struct node *node, struct constant **out,
+                        struct error *err)
 {
-    struct folder *folder = arg;
     struct folding folding = {0};
     enum status status;
 
-    (void)graph;
-    if (!can_fold(node))
-        return STATUS_UNSUPPORTED;
     arena_init(&folding.arena);
     status = weights_cache_create(folder->device->memory, NULL, &folding.weights);
     folding.prepare.weights = folding.weights;
@@ -234,6 +244,21 @@ enum status folder_fold(void *arg, const struct graph *graph, const struct node 
     else
         status = error_set(err, status, "no memory to fold node '%s'", node->name);
     finish(&folding, node, status, out);
+    return status;
+}
+
+enum status folder_fold(void *arg, const struct graph *graph, const struct node *node,
+                        struct constant **out, struct error *err)
+{
+    struct folder *folder = arg;
+    enum status status;
+
+    (void)graph;
+    if (!can_fold(node))
+        return STATUS_UNSUPPORTED;
+    pthread_mutex_lock(&folder->lock);
+    status = fold(folder, node, out, err);
+    pthread_mutex_unlock(&folder->lock);
     return status;
 }
 
@@ -267,6 +292,7 @@ static void release_folded(struct constant_origin *origin)
     for (size_t i = 0; folded->inputs != NULL && i < folded->node.inputs; i++)
         constant_unref(folded->inputs[i].constant);
     free(folded->inputs);
+    free(folded->origin.other);
     free(folded->node.in);
     free(folded->node.out);
     free(folded->node.attrs);
@@ -282,7 +308,9 @@ static bool copy_node(struct folded_origin *folded, const struct node *node)
     copy->out = calloc(1, sizeof(*copy->out));
     copy->attrs = malloc(node->op->attrs_size + 1);
     folded->inputs = calloc(node->inputs + 1, sizeof(*folded->inputs));
-    if (copy->in == NULL || copy->out == NULL || copy->attrs == NULL || folded->inputs == NULL)
+    folded->origin.other = calloc(node->inputs + 1, sizeof(*folded->origin.other));
+    if (copy->in == NULL || copy->out == NULL || copy->attrs == NULL || folded->inputs == NULL ||
+        folded->origin.other == NULL)
         return false;
     if (node->attrs != NULL)
         memcpy(copy->attrs, node->attrs, node->op->attrs_size);
@@ -293,7 +321,7 @@ static bool copy_node(struct folded_origin *folded, const struct node *node)
         folded->inputs[i] = *node->in[i];
         copy->in[i] = &folded->inputs[i];
         if (copy->in[i]->constant != NULL)
-            (void)constant_ref(copy->in[i]->constant);
+            folded->origin.other[folded->origin.others++] = constant_ref(copy->in[i]->constant);
     }
     folded->output = *node->out[0];
     folded->output.constant = NULL;

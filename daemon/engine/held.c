@@ -110,9 +110,14 @@ enum status held_book(struct network *network)
     for (size_t i = 0; i < network->held_count; i++)
         if (!can_drop(network->held[i].constant))
             TRY(book(network, &network->held[i]));
-    for (size_t i = 0; i < network->held_count; i++)
-        network_drop(network, network->held[i].constant);
     return STATUS_OK;
+}
+
+void held_drop_rest(struct network *network)
+{
+    for (size_t i = 0; !network->has_settled && i < network->held_count; i++)
+        network_drop(network, network->held[i].constant);
+    network->has_settled = true;
 }
 
 void held_unbook(struct network *network)

@@ -21,9 +21,9 @@
 
 enum {
     ALIGNMENT = 64,
-    VALUE_BYTES_MAX = 4096,    /* of a value that becomes part of a plan's key */
-    DROP_BYTES_MIN = 16 << 10, /* smaller constants stay in memory */
-    FOLD_BYTES_MAX = 4 << 20,  /* of a value folded when a plan is made */
+    VALUE_BYTES_MAX = 4096,                /* of a value that becomes part of a plan's key */
+    DROP_BYTES_MIN = CONSTANT_HEAVY_BYTES, /* smaller constants stay in memory */
+    FOLD_BYTES_MAX = 4 << 20,              /* of a value folded when a plan is made */
     PLAN_CACHE_BYTES = 64 << 20,
     PLAN_CACHE_COUNT = 64,
     GUARD_BYTES = RUN_GUARD_BYTES
@@ -66,6 +66,7 @@ struct network {
     size_t held_count; /* constants of the model, by address */
     struct held *held;
     size_t held_bytes;      /* of those in memory in their own form */
+    bool has_settled;       /* held_drop_rest() */
     struct constant **kept; /* folded for one plan and packed: their identity stays taken */
     size_t kept_count, kept_room;
     size_t inputs, outputs;
@@ -238,10 +239,13 @@ void programs_destroy(struct program *program); /* and those behind it; NULL is 
 
 /* ---- held.c ---- */
 
-/* Lists the constants of the whole model; books those that never leave memory and takes the others
- * out of it (STATUS_NO_MEMORY: over budget; held_unbook() then). */
+/* Lists the constants of the whole model; books those that never leave memory (STATUS_NO_MEMORY:
+ * over budget; held_unbook() then). */
 MUST_CHECK enum status held_list(struct network *network);
 MUST_CHECK enum status held_book(struct network *network);
+/* The others are in memory as they were read until the first plan has packed them, one by one; what
+ * it did not need leaves memory here, once. */
+void held_drop_rest(struct network *network);
 /* Nothing is booked any more, what may leave memory has left; no plan is there, no packed form. */
 void held_unbook(struct network *network);
 size_t held_host_bytes(const struct network *network); /* of elements in memory now */
@@ -258,6 +262,15 @@ void network_keep(struct network *network, struct constant *constant);
 void network_drop(struct network *network, struct constant *constant);
 
 /* ---- a plan being made ---- */
+
+/* crew.c: calls fn(arg, 0 … count - 1), each once and begun in this order, on up to `threads`
+ * threads; returns when all are done. */
+struct crew_size {
+    unsigned threads;
+    bool is_much; /* worth threads from the beginning; else they come when it has taken a while */
+};
+typedef void (*crew_fn)(void *arg, size_t index);
+void crew_run(const struct crew_size *size, size_t count, crew_fn fn, void *arg);
 
 /* One candidate of a node. */
 struct choice {
@@ -315,6 +328,9 @@ struct making {
     size_t host_room;          /* values behind it are the device's */
     const struct exiles *exiles;
     uint32_t exile; /* see making_exile(); UINT32_MAX: none */
+    /* While kernels are prepared, on several threads: guards the arena, `operands` and what the
+     * network holds. */
+    pthread_mutex_t lock;
 };
 
 /* Nodes that must run on the host although a kernel of the device did not refuse them: it could not
@@ -352,6 +368,16 @@ struct weights_cache *making_weights(const struct making *making, const struct n
 bool network_owns(const struct network *network, struct constant *constant); /* held.c */
 /* share.c: sets; lays views, slices and concatenations into each other. */
 enum status making_share(struct making *making, struct error *err);
+/* groups.c: nodes that become steps, in groups whose kernels may be prepared at once, those with
+ * most weights first: first[g] is the first node of a group, next[n] the one behind n. */
+#define GROUP_END UINT32_MAX
+struct groups {
+    size_t count;
+    uint32_t *first, *next;
+    void *memory;
+};
+MUST_CHECK enum status groups_make(const struct making *making, struct groups *out_groups);
+void groups_free(struct groups *groups);
 /* select.c: kernels for the nodes that are left. */
 enum status making_select(struct making *making, struct error *err);
 /* place.c: order, lifetimes, results over dead inputs, offsets, the peak. */

@@ -94,6 +94,7 @@ enum status network_adopt(struct network *network, struct graph *graph, struct e
         return status;
     TRY(run_model_passes(network, err));
     TRY(check_kernels(network, graph, err));
+    network->has_settled = false;
     if (held_list(network) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the model's constants");
     return STATUS_OK;

@@ -103,4 +103,9 @@ enum status network_pack(const struct network *network, struct plan_buffer *buff
 void network_set_ahead(struct network *network, bool ahead)
 {
     atomic_store_explicit(&network->ahead, ahead, memory_order_relaxed);
+    if (ahead)
+        return;
+    pthread_mutex_lock(&network->compile_lock);
+    held_drop_rest(network); /* where no plan could be made */
+    pthread_mutex_unlock(&network->compile_lock);
 }

@@ -196,11 +196,18 @@ const struct kernel *const *making_kernels(const struct making *making, const st
     return list != NULL ? list : own_kernels(making, node);
 }
 
-/* ---- the final choice ---- */
+/* ---- the final choice ----
+ *
+ * Kernels are prepared on several threads where the device's memory is the host's (groups.c says
+ * which nodes at once); what they share is looked at under making->lock, what takes time is not.
+ */
 
+/* One for all that touches the value; but each node has its own of a constant, which says where the
+ * elements are when its kernel is prepared. */
 static struct operand *operand_of(struct making *making, struct value *value)
 {
-    struct operand **place = &making->operands[value->id];
+    struct operand *own = NULL;
+    struct operand **place = value->constant != NULL ? &own : &making->operands[value->id];
 
     if (*place != NULL)
         return *place;
@@ -302,18 +309,24 @@ static enum status refuse_node(const struct node *node, const struct choice *cho
                      choice->refusals > 0 ? reasons : "this device has no kernel for it");
 }
 
+/* ---- elements of constants: those that may be away are this group's alone ---- */
+
 /* Elements that left memory are not brought back for a kernel that finds them packed: every plan
  * would pay for that. */
-static bool has_absent_constants(const struct node *node)
+static bool are_packed(struct weights_cache *weights, const struct node *node)
 {
-    for (size_t i = 0; i < node->inputs; i++)
-        if (node->in[i] != NULL && node->in[i]->constant != NULL &&
-            node->in[i]->constant->tensor.data == NULL)
-            return true;
-    return false;
+    bool packed = false;
+
+    for (size_t i = 0; i < node->inputs; i++) {
+        struct constant *constant = node->in[i] != NULL ? node->in[i]->constant : NULL;
+
+        if (constant != NULL && constant->tensor.data == NULL)
+            packed = packed || weights_cache_has(weights, constant);
+    }
+    return packed;
 }
 
-static enum status bring_constants(struct making *making, const struct node *node)
+static enum status bring_constants(const struct node *node, const struct operand *const *in)
 {
     for (size_t i = 0; i < node->inputs; i++) {
         const struct value *value = node->in[i];
@@ -321,37 +334,12 @@ static enum status bring_constants(struct making *making, const struct node *nod
         if (value == NULL || value->constant == NULL)
             continue;
         TRY(constant_restore(value->constant));
-        if (making->operands[value->id] != NULL)
-            making->operands[value->id]->constant = value->constant->tensor.data;
+        ((struct operand *)(uintptr_t)in[i])->constant = value->constant->tensor.data;
     }
     return STATUS_OK;
 }
 
-static enum status prepare_kernel(struct making *making, const struct node *node,
-                                  const struct kernel *kernel, const struct kernel_call *call,
-                                  struct kernel_prepare *prepare, struct error *err)
-{
-    struct weights_cache *weights = making_weights(making, node);
-    enum status status;
-
-    *prepare = (struct kernel_prepare){.call = *call, .weights = weights};
-    if (kernel->prepare == NULL)
-        return STATUS_OK;
-    if (has_absent_constants(node)) {
-        weights_cache_freeze(weights, true);
-        status = kernel->prepare(prepare, err);
-        weights_cache_freeze(weights, false);
-        if (status == STATUS_OK)
-            return STATUS_OK;
-        status = bring_constants(making, node);
-        if (status != STATUS_OK)
-            return making_constant_lost(status, err);
-        *prepare = (struct kernel_prepare){.call = *call, .weights = weights};
-    }
-    return kernel->prepare(prepare, err);
-}
-
-/* The names of packed forms hold the addresses of any of the step's constants. */
+/* The names of packed forms hold the addresses of any of the step's constants.  Lock held. */
 static void keep_packed_constants(struct making *making, const struct node *node)
 {
     struct weights_cache *weights = making_weights(making, node);
@@ -365,6 +353,77 @@ static void keep_packed_constants(struct making *making, const struct node *node
             network_keep(making->network, node->in[i]->constant);
 }
 
+/* ---- one node ---- */
+
+static enum status try_packed(struct making *making, const struct node *node,
+                              const struct kernel *kernel, struct kernel_prepare *prepare)
+{
+    struct weights_cache *weights = making_weights(making, node);
+    struct error ignored;
+    enum status status = STATUS_NOT_FOUND;
+
+    if (are_packed(weights, node)) {
+        weights_cache_freeze(weights, true);
+        status = kernel->prepare(prepare, &ignored);
+        weights_cache_freeze(weights, false);
+    }
+    return status;
+}
+
+static enum status prepare_kernel(struct making *making, const struct node *node,
+                                  const struct kernel *kernel, const struct kernel_call *call,
+                                  struct kernel_prepare *prepare, struct error *err)
+{
+    const struct kernel_prepare fresh = {.call = *call, .weights = making_weights(making, node)};
+    enum status status;
+
+    *prepare = fresh;
+    if (kernel->prepare == NULL || try_packed(making, node, kernel, prepare) == STATUS_OK)
+        return STATUS_OK;
+    status = bring_constants(node, call->in);
+    if (status != STATUS_OK)
+        return making_constant_lost(status, err);
+    *prepare = fresh;
+    return kernel->prepare(prepare, err);
+}
+
+static enum status begin_node(struct making *making, struct node *node, struct kernel_call *call)
+{
+    enum status status;
+
+    pthread_mutex_lock(&making->lock);
+    status = make_call(making, node, call);
+    pthread_mutex_unlock(&making->lock);
+    return status;
+}
+
+/* The kernel is prepared: keeps what it packed, drops what it does not read. */
+static enum status end_node(struct making *making, const struct node *node,
+                            const struct kernel *kernel, struct choice *choice, struct error *err)
+{
+    enum status status = STATUS_OK;
+
+    pthread_mutex_lock(&making->lock);
+    keep_packed_constants(making, node);
+    if (kernel != NULL) {
+        choice->kernel = kernel;
+        status = making_constants(making, node, choice, err);
+    }
+    pthread_mutex_unlock(&making->lock);
+    return status;
+}
+
+static enum status pass_over(struct making *making, struct choice *choice, size_t room,
+                             const struct kernel *kernel, const char *why, struct error *err)
+{
+    enum status status;
+
+    pthread_mutex_lock(&making->lock);
+    status = note_refusal(making, choice, room, kernel->name, why);
+    pthread_mutex_unlock(&making->lock);
+    return status == STATUS_OK ? STATUS_OK : error_set(err, status, "no memory to plan");
+}
+
 static enum status choose_kernel(struct making *making, struct node *node, struct choice *choice,
                                  struct error *err)
 {
@@ -372,34 +431,30 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
     size_t room = list_length(list);
     struct kernel_call call;
 
-    if (make_call(making, node, &call) != STATUS_OK ||
-        network_reserve(making->network, node->inputs) != STATUS_OK)
+    if (begin_node(making, node, &call) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan node '%s'", node->name);
     for (; list != NULL && *list != NULL; list++) {
         const struct kernel *kernel = *list;
         const char *why = layout_refusal(kernel, &call);
         struct error reason = {.text = ""};
-        enum status status = STATUS_OK;
 
         if (why == NULL && kernel->refuses != NULL)
             why = kernel->refuses(&call);
         if (why == NULL) {
-            status = prepare_kernel(making, node, kernel, &call, &choice->prepare, &reason);
-            keep_packed_constants(making, node);
-            if (status == STATUS_OK) {
-                choice->kernel = kernel;
-                return making_constants(making, node, choice, err);
-            }
+            enum status status =
+                prepare_kernel(making, node, kernel, &call, &choice->prepare, &reason);
+
+            if (status == STATUS_OK)
+                return end_node(making, node, kernel, choice, err);
+            (void)end_node(making, node, NULL, choice, err);
             if (status != STATUS_UNSUPPORTED)
                 return error_set(err, status, "node '%s' (%s): %s: %s", node->name,
                                  node->op->onnx.name, kernel->name,
                                  reason.text[0] != '\0' ? reason.text : status_words(status));
             why = reason.text;
         }
-        if (note_refusal(making, choice, room, kernel->name, why) != STATUS_OK)
-            return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+        TRY(pass_over(making, choice, room, kernel, why, err));
     }
-    (void)making_exile(making, node);
     return refuse_node(node, choice, err);
 }
 
@@ -408,18 +463,93 @@ static bool is_given_up(const struct network *network)
     return network->give_up != NULL && atomic_load_explicit(network->give_up, memory_order_relaxed);
 }
 
+/* ---- all nodes ---- */
+
+struct selecting {
+    struct making *making;
+    struct groups groups;
+    /* The first node that failed, in the plan's order: later ones are not begun any more. */
+    _Atomic uint32_t failed;
+    pthread_mutex_t lock; /* guards the two below */
+    enum status status;
+    struct error err;
+};
+
+static void note_failure(struct selecting *selecting, uint32_t node, enum status status,
+                         const struct error *err)
+{
+    pthread_mutex_lock(&selecting->lock);
+    if (node < atomic_load(&selecting->failed)) {
+        atomic_store(&selecting->failed, node);
+        selecting->status = status;
+        selecting->err = *err;
+    }
+    pthread_mutex_unlock(&selecting->lock);
+}
+
+static void choose_group(void *arg, size_t index)
+{
+    struct selecting *selecting = arg;
+    struct making *making = selecting->making;
+
+    for (uint32_t n = selecting->groups.first[index];
+         n != GROUP_END && n < atomic_load(&selecting->failed); n = selecting->groups.next[n]) {
+        struct error err = {.text = ""};
+        enum status status =
+            is_given_up(making->network)
+                ? error_set(&err, STATUS_UNAVAILABLE, "the load was given up")
+                : choose_kernel(making, making->order[n], &making->choices[n], &err);
+
+        if (status != STATUS_OK)
+            note_failure(selecting, n, status, &err);
+    }
+}
+
+static enum status choose_all(struct selecting *selecting, struct error *err)
+{
+    struct making *making = selecting->making;
+    const struct device *device = making->network->device;
+    const struct crew_size size = {
+        .threads = device->ops->host_memory ? device->threads_per_lane : 1,
+        .is_much = !making->network->has_settled, /* all is to be packed */
+    };
+
+    crew_run(&size, selecting->groups.count, choose_group, selecting);
+    if (selecting->status == STATUS_OK)
+        return STATUS_OK;
+    if (selecting->status == STATUS_UNSUPPORTED)
+        (void)making_exile(making, making->order[selecting->failed]);
+    if (err != NULL)
+        *err = selecting->err;
+    return selecting->status;
+}
+
+/* Room to keep what any node may pack, before several threads do. */
+static enum status reserve_all(struct making *making)
+{
+    size_t inputs = 0;
+
+    for (size_t n = 0; n < making->nodes; n++)
+        inputs += making->placed[n] ? 0 : making->order[n]->inputs;
+    return network_reserve(making->network, inputs);
+}
+
 enum status making_select(struct making *making, struct error *err)
 {
+    struct selecting selecting = {.making = making, .failed = UINT32_MAX};
+    enum status status;
+
     making->choices = arena_take_array(making->arena, making->nodes, sizeof(*making->choices));
     making->operands =
         arena_take_array(making->arena, making->graph->next_value_id, sizeof(*making->operands));
-    if (making->choices == NULL || making->operands == NULL)
+    if (making->choices == NULL || making->operands == NULL || reserve_all(making) != STATUS_OK ||
+        groups_make(making, &selecting.groups) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
-    for (size_t n = 0; n < making->nodes; n++) {
-        if (is_given_up(making->network))
-            return error_set(err, STATUS_UNAVAILABLE, "the load was given up");
-        if (!making->placed[n])
-            TRY(choose_kernel(making, making->order[n], &making->choices[n], err));
-    }
-    return STATUS_OK;
+    pthread_mutex_init(&selecting.lock, NULL);
+    pthread_mutex_init(&making->lock, NULL);
+    status = choose_all(&selecting, err);
+    pthread_mutex_destroy(&making->lock);
+    pthread_mutex_destroy(&selecting.lock);
+    groups_free(&selecting.groups);
+    return status;
 }

@@ -34,7 +34,9 @@ static void *allocate_elements(size_t bytes)
     void *data;
 
     if (bytes >= LARGE_BYTES) {
-        data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        /* All at once: they are about to be written, and a fault a page takes longer than that. */
+        data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+                    -1, 0);
         return data == MAP_FAILED ? NULL : data;
     }
     data = aligned_alloc(ALIGNMENT, bytes);
@@ -73,6 +75,27 @@ struct constant *constant_allocate(enum dtype dtype, const struct shape *shape)
 
         free_elements(&left);
     }
+    return constant;
+}
+
+bool constant_is_heavy(enum dtype dtype, const struct shape *shape)
+{
+    const struct tensor tensor = {.dtype = dtype, .shape = *shape};
+    size_t wide = 0;
+
+    for (size_t i = 0; i < shape->rank; i++)
+        wide += shape->dims[i] > 1;
+    return dtype == DTYPE_FLOAT && wide >= 2 && tensor_bytes(&tensor) >= CONSTANT_HEAVY_BYTES;
+}
+
+struct constant *constant_promise(enum dtype dtype, const struct shape *shape,
+                                  struct constant_origin *origin)
+{
+    const struct tensor tensor = {.dtype = dtype, .shape = *shape};
+    struct constant *constant = constant_create(&tensor, NULL, free_elements);
+
+    if (constant != NULL)
+        constant->origin = origin;
     return constant;
 }
 

@@ -29,16 +29,21 @@ struct constant_origin {
     MUST_CHECK enum status (*restore)(const struct constant_origin *origin, void *to);
     void (*release)(struct constant_origin *origin);
     struct constant *source; /* what restore reads; NULL: no constant.  Unreferenced by release */
+    /* What it reads beside that, brought for the time where it is away. */
+    size_t others;
+    struct constant **other;
 };
 
 /* Elements that never change: a weight, a folded value. */
 struct constant {
     atomic_uint references;
-    struct tensor tensor;                       /* data is never NULL unless it has no elements */
+    struct tensor tensor;                       /* data NULL: no elements, or they are away */
     void *owner;                                /* what keeps data alive; handed to release */
     void (*release)(struct constant *constant); /* frees data; may be NULL */
     struct constant_origin *origin; /* NULL: the elements never leave memory (see constant_drop) */
 };
+
+enum { CONSTANT_HEAVY_BYTES = 16 << 10 };
 
 /* Makes a constant with one reference around `data`.  NULL when malloc refuses (data is untouched).
  */
@@ -46,6 +51,13 @@ struct constant *constant_create(const struct tensor *tensor, void *owner,
                                  void (*release)(struct constant *));
 /* Makes one with room for its elements, zeroed, at the same address as tensor.data (cast it). */
 struct constant *constant_allocate(enum dtype dtype, const struct shape *shape);
+/* Whether a float weight is so large that it stays away until it is needed: it has two dimensions,
+ * so whoever wants its elements expects to bring them. */
+bool constant_is_heavy(enum dtype dtype, const struct shape *shape);
+/* Makes one whose elements are out of memory until constant_restore() brings them from `origin`,
+ * which it adopts.  NULL when malloc refuses (origin is untouched). */
+struct constant *constant_promise(enum dtype dtype, const struct shape *shape,
+                                  struct constant_origin *origin);
 struct constant *constant_ref(struct constant *constant);
 void constant_unref(struct constant *constant); /* NULL is fine */
 /* Takes the elements out of memory if they have an origin to come back from (data is NULL then).

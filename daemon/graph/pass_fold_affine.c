@@ -235,7 +235,7 @@ static void scale_run(const float *from, float *to, size_t count, double scale)
         to[i] = (float)((double)from[i] * scale);
 }
 
-/* Run by run of one channel: all weights of a model pass here, twice. */
+/* Run by run of one channel: all weights of a model pass here. */
 static enum status scale_weights(const struct constant_origin *origin, void *to)
 {
     const struct scaled_origin *scaled = (const struct scaled_origin *)origin;
@@ -262,24 +262,27 @@ static void release_scaled(struct constant_origin *origin)
     free(origin);
 }
 
+/* Heavy ones are scaled when somebody wants them. */
 static struct constant *scaled_weights(const struct linear *linear, const struct affine *affine)
 {
-    struct constant *old = linear->node->in[1]->constant;
-    struct constant *made = constant_allocate(DTYPE_FLOAT, &old->tensor.shape);
+    struct constant *old = linear->node->in[1]->constant, *made;
+    const struct shape *shape = &old->tensor.shape;
     struct scaled_origin *scaled =
         malloc(sizeof(*scaled) + affine->channels * sizeof(*scaled->scale));
 
-    if (made == NULL || scaled == NULL) {
-        constant_unref(made);
+    if (scaled == NULL)
+        return NULL;
+    scaled->origin = (struct constant_origin){
+        .restore = scale_weights, .release = release_scaled, .source = old};
+    scaled->map = map_channels(linear, shape);
+    memcpy(scaled->scale, affine->scale, affine->channels * sizeof(*scaled->scale));
+    made = constant_promise(DTYPE_FLOAT, shape, &scaled->origin);
+    if (made == NULL) {
         free(scaled);
         return NULL;
     }
-    scaled->origin = (struct constant_origin){
-        .restore = scale_weights, .release = release_scaled, .source = constant_ref(old)};
-    scaled->map = map_channels(linear, &old->tensor.shape);
-    memcpy(scaled->scale, affine->scale, affine->channels * sizeof(*scaled->scale));
-    made->origin = &scaled->origin;
-    if (scale_weights(made->origin, (void *)(uintptr_t)made->tensor.data) != STATUS_OK) {
+    (void)constant_ref(old);
+    if (!constant_is_heavy(DTYPE_FLOAT, shape) && constant_restore(made) != STATUS_OK) {
         constant_unref(made);
         return NULL;
     }

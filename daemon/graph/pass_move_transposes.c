@@ -121,8 +121,9 @@ static bool may_move(const struct graph *graph, const struct node *node, struct 
 
 /* t[i0,i1,…] of shape `tensor`, with ones put in front up to the permutation's rank, moved so that
  * transposing it by `perm` gives the old one. */
-static struct constant *untransposed(const struct tensor *tensor, const struct ints *perm)
+static struct constant *untransposed(struct constant *source, const struct ints *perm)
 {
+    const struct tensor *tensor = &source->tensor;
     size_t rank = perm->count, lead = rank - tensor->shape.rank;
     struct shape old = {.rank = rank}, made = {.rank = rank};
     int64_t steps[SHAPE_MAX_RANK], at[SHAPE_MAX_RANK] = {0};
@@ -138,7 +139,8 @@ static struct constant *untransposed(const struct tensor *tensor, const struct i
     /* steps[d]: elements from one index of the new dimension d to the next, in the old order */
     for (size_t i = 0; i < rank; i++)
         steps[perm->values[i]] = shape_product(&old, i + 1, rank);
-    constant = constant_allocate(tensor->dtype, &made);
+    constant =
+        constant_restore(source) == STATUS_OK ? constant_allocate(tensor->dtype, &made) : NULL;
     if (constant == NULL)
         return NULL;
     from = tensor->data;
@@ -167,7 +169,7 @@ static enum status move_input(struct graph *graph, struct node *node, size_t ind
         node_set_input(node, index, value->producer->in[0]);
         return STATUS_OK;
     case SIDE_CONSTANT:
-        constant = untransposed(&value->constant->tensor, perm);
+        constant = untransposed(value->constant, perm);
         value = constant == NULL ? NULL : graph_add_constant(graph, "", constant);
         if (value == NULL)
             return STATUS_NO_MEMORY;

@@ -180,6 +180,7 @@ static enum status run_probes(const struct load_context *context, struct model *
         TRY(blame_model(model, probe, ports, &why, err));
         log_debug("model '%s': no probe ran: %s", context->name, why.text);
     }
+    model->row_cached_bytes = batcher_cached_bytes(context->batcher);
     *out_batching =
         prove(context, model, probe, ports, size, found == STATUS_OK ? &first : NULL, &why);
     if (found == STATUS_OK)

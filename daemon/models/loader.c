@@ -174,7 +174,10 @@ static enum status load_version(struct repository *repository, struct entry *ent
     TRY(begin_version(repository, entry, context->version, err));
     fixed_before_load(&repository->fixed);
     status = load_model(repository, context, &model, err);
-    /* What its probes made the lanes grow to was for large batches that may never come. */
+    /* What its probes made the lanes grow to was for batches that may never come, but for one row,
+     * which will. */
+    if (status == STATUS_OK && model->row_cached_bytes > cached)
+        cached = model->row_cached_bytes;
     (void)batcher_trim(context->batcher, cached);
     host_trim();
     fixed_after_load(&repository->fixed);

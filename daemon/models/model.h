@@ -37,6 +37,7 @@ struct model {
     char batching[256];
     bool may_mix_rows; /* its graph leaves doubt about more rows than two */
     int64_t load_us;
+    uint64_t row_cached_bytes; /* that the lanes held when a row had run */
     struct resident resident;
 };
 

@@ -1,4 +1,5 @@
-/* TensorProto → constant: converted or copied, never left in the mapping (see file.h). */
+/* TensorProto → constant: converted, copied, or left in the file to be read from it later; never
+ * left in the mapping (see file.h). */
 #include "onnx/internal.h"
 
 #include <errno.h>
@@ -41,19 +42,46 @@ static void release_file_origin(struct constant_origin *origin)
     free(origin);
 }
 
-/* Without one (malloc refuses) the copy just stays in memory. */
-static void remember_origin(struct constant *constant, struct file *file, struct bytes data)
+/* NULL: malloc refuses, or the bytes are in no file. */
+static struct constant_origin *make_origin(struct file *file, struct bytes data)
 {
     struct file_origin *origin = file->mapped ? calloc(1, sizeof(*origin)) : NULL;
 
     if (origin == NULL)
-        return;
+        return NULL;
     origin->origin.restore = restore_from_file;
     origin->origin.release = release_file_origin;
     origin->file = file_ref(file);
     origin->at = (size_t)(data.data - file->data.data);
     origin->bytes = data.size;
-    constant->origin = &origin->origin;
+    return &origin->origin;
+}
+
+/* What is heavy is only read when somebody wants it, by whichever thread. */
+static struct constant *leave_in_file(const struct tensor *tensor, struct file *file,
+                                      struct bytes data)
+{
+    struct constant_origin *origin = make_origin(file, data);
+    struct constant *constant =
+        origin == NULL ? NULL : constant_promise(tensor->dtype, &tensor->shape, origin);
+
+    if (constant == NULL && origin != NULL)
+        origin->release(origin);
+    return constant;
+}
+
+/* Without an origin the copy just stays in memory. */
+static struct constant *copy_elements(const struct tensor *tensor, struct file *file,
+                                      struct bytes data)
+{
+    struct constant *constant = constant_allocate(tensor->dtype, &tensor->shape);
+
+    if (constant == NULL || data.size == 0)
+        return constant;
+    memcpy((void *)(uintptr_t)constant->tensor.data, data.data, data.size);
+    file_let_go(file, data);
+    constant->origin = make_origin(file, data);
+    return constant;
 }
 
 /* A STRING tensor: the elements, and behind them their texts. */
@@ -102,14 +130,12 @@ static enum status take_raw(struct tensor_source *source, struct file *file, str
                          data.size, wanted);
     if (source->tensor.dtype == DTYPE_BOOL)
         TRY(check_bools(&data, err));
-    constant = constant_allocate(source->tensor.dtype, &source->tensor.shape);
+    if (file->mapped && constant_is_heavy(source->tensor.dtype, &source->tensor.shape))
+        constant = leave_in_file(&source->tensor, file, data);
+    else
+        constant = copy_elements(&source->tensor, file, data);
     if (constant == NULL)
         return reader_no_memory(err);
-    if (wanted > 0) {
-        memcpy((void *)(uintptr_t)constant->tensor.data, data.data, wanted);
-        file_let_go(file, data);
-        remember_origin(constant, file, data);
-    }
     source->reader->info.copied_bytes += wanted;
     *out_constant = constant;
     return STATUS_OK;
