@@ -11,6 +11,7 @@
 static const char *const left_to_host[] = {"byte_table",
                                            "compress",
                                            "constant",
+                                           "dynamic_quantize_lstm",
                                            "linear_classifier",
                                            "linear_regressor",
                                            "matmul_bytes",
