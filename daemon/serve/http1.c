@@ -304,7 +304,9 @@ bool http1_parse_chunk_size(const char *line, size_t size, uint64_t *out_size)
         value = value * 16 + (uint64_t)hex_value(line[digits++]);
     if (digits == 0)
         return false;
-    if (digits < size && line[digits] != ';' && line[digits] != ' ' && line[digits] != '\t')
+    while (digits < size && (line[digits] == ' ' || line[digits] == '\t'))
+        digits++;
+    if (digits < size && line[digits] != ';')
         return false;
     *out_size = value;
     return true;

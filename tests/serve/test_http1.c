@@ -152,6 +152,11 @@ static void chunk_sizes_are_hex_digits_and_nothing_else(void **state)
     assert_int_equal(0x1af, size);
     assert_true(http1_parse_chunk_size("0;ext=1", 7, &size));
     assert_int_equal(0, size);
+    assert_true(http1_parse_chunk_size("5 \t;a", 5, &size));
+    assert_true(http1_parse_chunk_size("5 ", 2, &size));
+    assert_int_equal(5, size);
+    assert_false(http1_parse_chunk_size("5 6", 3, &size));
+    assert_false(http1_parse_chunk_size(" 5", 2, &size));
     assert_false(http1_parse_chunk_size("", 0, &size));
     assert_false(http1_parse_chunk_size("0x6", 3, &size));
     assert_false(http1_parse_chunk_size("+6", 2, &size));
