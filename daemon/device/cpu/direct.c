@@ -41,7 +41,8 @@ struct state {
     struct direct plan;
     const struct direct_ops *ops;
     const float *weights, *bias, *scale, *shift;
-    int64_t offsets[]; /* plan.steps */
+    struct direct_phase *phases;
+    int64_t offsets[]; /* of all phases */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -52,15 +53,6 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static int64_t round_to(int64_t a, int64_t b)
 {
     return ceil_div(a, b) * b;
-}
-
-static bool resolve(const struct kernel_call *call, struct conv_geometry *out_geometry)
-{
-    if (conv_resolve(call->attrs, &call->in[CONV_X]->shape, &call->in[CONV_W]->shape, out_geometry,
-                     NULL) != STATUS_OK)
-        return false;
-    window_turn_narrow(&out_geometry->window);
-    return true;
 }
 
 /* Where this kernel was measured to be quicker than oneDNN's: a map of few pixels, whose weights
@@ -77,11 +69,10 @@ static bool is_quicker(const struct kernel_call *call, const struct conv_geometr
            (rest > 0 && rest <= vector - DIRECT_CHANNELS && blocks <= FEW_BLOCKS);
 }
 
-static const char *refuses_rest(const struct kernel_call *call)
+static const char *refuses_any(const struct kernel_call *call, struct phases_form *form)
 {
     const struct operand *bias = kernel_input(call, CONV_BIAS);
     const bool plain = call->in[CONV_X]->layout == LAYOUT_PLAIN;
-    struct conv_geometry geometry;
 
     if (direct_ops_for(cpu_isa_of(call->device)) == NULL)
         return "needs AVX2";
@@ -89,42 +80,64 @@ static const char *refuses_rest(const struct kernel_call *call)
         return "only float";
     if (call->in[CONV_W]->constant == NULL || (bias != NULL && bias->constant == NULL))
         return "weights are computed at run time";
-    if (shape_count(&call->out[0]->shape) == 0 || !resolve(call, &geometry))
+    if (shape_count(&call->out[0]->shape) == 0)
         return "no elements";
-    if (geometry.groups != 1)
-        return "groups";
-    if (geometry.window.spatial > 2)
+    if (!phases_resolve(call, form))
         return "more than two dimensions";
-    if (plain && (geometry.in_channels > FEW_CHANNELS || conv_has_prelude(call->op, call->attrs)))
+    if (form->geometry.groups != 1)
+        return "groups";
+    if (plain && (form->transposed || form->geometry.in_channels > FEW_CHANNELS ||
+                  conv_has_prelude(call->op, call->attrs)))
         return "plain in, blocked out is for few channels";
     return NULL;
 }
 
+static const char *refuses_rest(const struct kernel_call *call)
+{
+    struct phases_form form;
+
+    return refuses_any(call, &form);
+}
+
 static const char *refuses(const struct kernel_call *call)
 {
-    const char *refusal = refuses_rest(call);
-    struct conv_geometry geometry;
+    struct phases_form form;
+    const char *refusal = refuses_any(call, &form);
 
-    if (refusal == NULL && resolve(call, &geometry) && !conv_has_prelude(call->op, call->attrs) &&
-        !is_quicker(call, &geometry))
+    if (refusal == NULL && !conv_has_prelude(call->op, call->attrs) &&
+        !is_quicker(call, &form.geometry))
         refusal = "oneDNN is quicker";
+    return refusal;
+}
+
+/* In plain layout, blocks that would be half empty do not matter (pixels.c). */
+static const char *refuses_transpose(const struct kernel_call *call)
+{
+    struct phases_form form;
+    const char *refusal = refuses_any(call, &form);
+
+    if (refusal == NULL && 2 * form.geometry.out_channels <= (int64_t)call->device->channel_block)
+        refusal = "few output channels";
     return refusal;
 }
 
 /* ---- cutting the work ---- */
 
-static void set_axes(struct direct *p, const struct window *w)
+static void set_axes(struct direct *p, const struct phases_form *form)
 {
-    for (size_t i = 0; i < 2; i++) {
-        bool there = i + w->spatial >= 2;
-        size_t from = there ? i + w->spatial - 2 : 0;
+    const struct window *w = &form->geometry.window;
 
-        p->in[i] = there ? w->in[from] : 1;
-        p->out[i] = there ? w->out[from] : 1;
-        p->kernel[i] = there ? w->kernel[from] : 1;
-        p->stride[i] = there ? w->stride[from] : 1;
-        p->dilation[i] = there ? w->dilation[from] : 1;
-        p->pad[i] = there ? w->pad_begin[from] : 0;
+    for (size_t i = 0; i < 2; i++) {
+        const struct phases_axis axis = phases_axis(form, i);
+
+        p->in[i] = w->in[i];
+        p->out[i] = phases_places(&axis, 0);
+        p->size[i] = w->out[i];
+        p->apart[i] = axis.phases;
+        p->kernel[i] = form->transposed ? axis.reach + 1 : w->kernel[i];
+        p->stride[i] = axis.step;
+        p->dilation[i] = form->transposed ? 1 : w->dilation[i];
+        p->pad[i] = -axis.base;
     }
 }
 
@@ -224,29 +237,71 @@ static void choose_members(const struct kernel_call *call, struct direct *p, int
 }
 
 /* A residual that is added last may lie where the sums would have to wait. */
-static void choose_chunks(struct direct *p, const struct direct_ops *ops)
+static void choose_chunks(const struct direct *p, const struct direct_ops *ops,
+                          struct direct_phase *phase)
 {
     const int64_t step_bytes = channels_of(p) * PANEL_BLOCKS * ops->vector * (int64_t)sizeof(float);
+    int64_t chunks = ceil_div(phase->steps * step_bytes, CHUNK_BYTES);
 
-    p->chunks = ceil_div(p->steps * step_bytes, CHUNK_BYTES);
-    if (p->epilogue.has_residual && p->epilogue.residual_after)
-        p->chunks = 1;
-    p->chunk = ceil_div(p->steps, p->chunks);
-    p->chunks = ceil_div(p->steps, p->chunk);
-    p->groups = p->flat ? ceil_div(p->tile, ops->rows) : p->tile * ceil_div(p->line, ops->rows);
+    if (chunks == 0 || (p->epilogue.has_residual && p->epilogue.residual_after))
+        chunks = 1; /* without a tap there is still the bias */
+    phase->chunk = ceil_div(phase->steps, chunks);
+    phase->chunks = phase->steps > 0 ? ceil_div(phase->steps, phase->chunk) : 1;
 }
 
-static void make_plan(const struct kernel_call *call, const struct conv_geometry *g,
+/* Fills the phase's offsets, channels first, and returns how many steps they are. */
+static int64_t set_offsets(const struct direct *p, const struct phases_form *form,
+                           const struct phases_axis *axes, const int64_t *place, int64_t vector,
+                           int64_t *to)
+{
+    const int64_t pitch = pitch_of(p, vector), channels = channels_of(p), *first = to;
+    const struct window *w = &form->geometry.window;
+    int64_t y, x;
+
+    for (int64_t c = 0; c < p->in_channels; c += channels)
+        for (int64_t i = 0; i < w->kernel[0]; i++)
+            for (int64_t j = 0; j < w->kernel[1]; j++)
+                if (phases_meet(form, axes, 0, place[0], i, &y) &&
+                    phases_meet(form, axes, 1, place[1], j, &x))
+                    *to++ = c / pitch * p->block + c % pitch + y * p->row +
+                            x % p->stride[1] * p->phase + x / p->stride[1] * pitch;
+    return to - first;
+}
+
+static void set_phases(const struct phases_form *form, struct state *state)
+{
+    const struct phases_axis axes[2] = {phases_axis(form, 0), phases_axis(form, 1)};
+    struct direct *p = &state->plan;
+    int64_t k = 0, *offsets = state->offsets;
+
+    for (int64_t y = 0; y < axes[0].phases; y++)
+        for (int64_t x = 0; x < axes[1].phases; x++) {
+            struct direct_phase *phase = &state->phases[k++];
+
+            *phase = (struct direct_phase){.place = {y, x}, .offsets = offsets};
+            phase->weights =
+                (offsets - state->offsets) * channels_of(p) * p->out_blocks * state->ops->vector;
+            phase->steps = set_offsets(p, form, axes, phase->place, state->ops->vector, offsets);
+            offsets += phase->steps;
+            choose_chunks(p, state->ops, phase);
+        }
+}
+
+static void make_plan(const struct kernel_call *call, const struct phases_form *form,
                       struct state *state)
 {
+    const struct conv_geometry *g = &form->geometry;
     const struct direct_ops *ops = state->ops;
-    const struct conv_attrs *attrs = call->attrs;
     struct direct *p = &state->plan;
     int64_t pitch;
 
-    p->epilogue = attrs->epilogue;
-    p->prelude = attrs->has_prelude;
-    p->prelude_low = attrs->prelude_low;
+    p->epilogue = form->epilogue;
+    if (!form->transposed) {
+        const struct conv_attrs *attrs = call->attrs;
+
+        p->prelude = attrs->has_prelude;
+        p->prelude_low = attrs->prelude_low;
+    }
     p->thin = call->in[CONV_X]->layout == LAYOUT_PLAIN;
     pitch = pitch_of(p, ops->vector);
     p->images = g->batch;
@@ -254,14 +309,14 @@ static void make_plan(const struct kernel_call *call, const struct conv_geometry
     p->out_channels = g->out_channels;
     p->in_blocks = ceil_div(g->in_channels, pitch);
     p->out_blocks = ceil_div(g->out_channels, ops->vector);
-    set_axes(p, &g->window);
+    set_axes(p, form);
     p->x_image = p->in_blocks * p->in[0] * p->in[1] * pitch;
-    p->y_image = p->out_blocks * p->out[0] * p->out[1] * ops->vector;
-    p->flat = !p->thin && is_pointwise(p);
+    p->y_image = p->out_blocks * p->size[0] * p->size[1] * ops->vector;
+    p->flat = !p->thin && !form->transposed && is_pointwise(p);
     p->packs = !p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1;
     p->line = p->flat ? p->out[0] * p->out[1] : p->out[1];
     p->lines = p->flat ? p->images : p->images * p->out[0];
-    p->steps = ceil_div(g->in_channels, channels_of(p)) * p->kernel[0] * p->kernel[1];
+    p->steps = ceil_div(g->in_channels, channels_of(p)) * g->window.kernel[0] * g->window.kernel[1];
     p->phase = ceil_div((p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1,
                         p->stride[1]) *
                pitch;
@@ -271,31 +326,34 @@ static void make_plan(const struct kernel_call *call, const struct conv_geometry
     if (!p->packs)
         p->block = p->in[0] * p->in[1] * ops->vector;
     p->scratch_floats = p->packs ? round_to(p->in_blocks * p->block, 16) : 0;
-    p->offsets = state->offsets;
-    choose_chunks(p, ops);
-}
-
-static void set_offsets(struct state *state)
-{
-    const struct direct *p = &state->plan;
-    const int64_t pitch = pitch_of(p, state->ops->vector), channels = channels_of(p);
-    int64_t *to = state->offsets;
-
-    for (int64_t c = 0; c < p->in_channels; c += channels)
-        for (int64_t i = 0; i < p->kernel[0]; i++)
-            for (int64_t j = 0; j < p->kernel[1]; j++) {
-                int64_t x = j * p->dilation[1];
-
-                *to++ = c / pitch * p->block + c % pitch + i * p->dilation[0] * p->row +
-                        x % p->stride[1] * p->phase + x / p->stride[1] * pitch;
-            }
+    p->groups = p->flat ? ceil_div(p->tile, ops->rows) : p->tile * ceil_div(p->line, ops->rows);
+    p->phase_count = p->apart[0] * p->apart[1];
+    p->phases = state->phases;
+    set_phases(form, state);
 }
 
 /* ---- constants ---- */
 
+/* The taps of a phase by their numbers in the kernel; returns how many they are. */
+static int64_t list_taps(const struct phases_form *form, const struct direct_phase *phase,
+                         int64_t *numbers)
+{
+    const struct window *w = &form->geometry.window;
+    const struct phases_axis axes[2] = {phases_axis(form, 0), phases_axis(form, 1)};
+    int64_t count = 0, ignored;
+
+    for (int64_t i = 0; i < w->kernel[0]; i++)
+        for (int64_t j = 0; j < w->kernel[1]; j++)
+            if (phases_meet(form, axes, 0, phase->place[0], i, &ignored) &&
+                phases_meet(form, axes, 1, phase->place[1], j, &ignored))
+                numbers[count++] = i * w->kernel[1] + j;
+    return count;
+}
+
 /* One channel pair's taps at their place: [panel][channels of a step][tap][channel][out channel].
  */
-static void pack_taps(const struct state *state, int64_t o, int64_t c, const float *taps,
+static void pack_taps(const struct state *state, const struct direct_phase *phase, int64_t o,
+                      int64_t c, const float *taps, const int64_t *numbers, int64_t count,
                       float *packed)
 {
     const struct direct *p = &state->plan;
@@ -303,46 +361,66 @@ static void pack_taps(const struct state *state, int64_t o, int64_t c, const flo
     const int64_t first = o / (PANEL_BLOCKS * vector) * PANEL_BLOCKS;
     const int64_t blocks =
         p->out_blocks - first < PANEL_BLOCKS ? p->out_blocks - first : PANEL_BLOCKS;
-    const int64_t count = p->kernel[0] * p->kernel[1], width = blocks * vector;
+    const int64_t width = blocks * vector;
 
-    packed += first * vector * p->steps * channels + o - first * vector;
+    packed += phase->weights + first * vector * phase->steps * channels + o - first * vector;
     for (int64_t i = 0; i < count; i++)
-        packed[((c / channels * count + i) * channels + c % channels) * width] = taps[i];
+        packed[((c / channels * count + i) * channels + c % channels) * width] = taps[numbers[i]];
 }
 
-static enum status pack(const struct state *state, const struct operand *w, float *packed)
+static void pack_phase(const struct state *state, const struct phases_form *form,
+                       const struct direct_phase *phase, const float *kernels, int64_t *numbers,
+                       float *packed)
 {
     const struct direct *p = &state->plan;
-    const int64_t taps = p->kernel[0] * p->kernel[1];
-    void *copy;
-    const float *kernels = constant_floats(w, &copy);
+    const int64_t taps = form->geometry.window.kernel[0] * form->geometry.window.kernel[1];
+    const int64_t count = list_taps(form, phase, numbers);
 
-    if (kernels == NULL)
-        return STATUS_NO_MEMORY;
-    memset(packed, 0, (size_t)weight_floats(p, state->ops->vector) * sizeof(float));
     for (int64_t o = 0; o < p->out_channels; o++)
-        for (int64_t c = 0; c < p->in_channels; c++)
-            pack_taps(state, o, c, kernels + (o * p->in_channels + c) * taps, packed);
-    free(copy);
-    return STATUS_OK;
+        for (int64_t c = 0; c < p->in_channels; c++) {
+            int64_t filter = form->transposed ? c * p->out_channels + o : o * p->in_channels + c;
+
+            pack_taps(state, phase, o, c, kernels + filter * taps, numbers, count, packed);
+        }
 }
 
-static enum status share_weights(struct kernel_prepare *prepare, struct state *state)
+static enum status pack(const struct state *state, const struct phases_form *form,
+                        const struct operand *w, float *packed)
+{
+    const struct direct *p = &state->plan;
+    const size_t taps = (size_t)(form->geometry.window.kernel[0] * form->geometry.window.kernel[1]);
+    int64_t *numbers = calloc(taps, sizeof(*numbers));
+    void *copy = NULL;
+    const float *kernels = numbers == NULL ? NULL : constant_floats(w, &copy);
+
+    if (kernels != NULL) {
+        memset(packed, 0, (size_t)weight_floats(p, state->ops->vector) * sizeof(float));
+        for (int64_t k = 0; k < p->phase_count; k++)
+            pack_phase(state, form, &p->phases[k], kernels, numbers, packed);
+    }
+    free(copy);
+    free(numbers);
+    return kernels != NULL ? STATUS_OK : STATUS_NO_MEMORY;
+}
+
+static enum status share_weights(struct kernel_prepare *prepare, const struct phases_form *form,
+                                 struct state *state)
 {
     const struct operand *w = prepare->call.in[CONV_W];
     const int64_t vector = state->ops->vector;
     enum status status = STATUS_OK;
-    char format[64];
+    char format[PHASES_FORMAT_BYTES + 32], by_phases[PHASES_FORMAT_BYTES];
     void *packed;
     bool is_new;
 
-    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64, channels_of(&state->plan),
-             vector);
+    phases_format(form, by_phases);
+    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 "%s",
+             channels_of(&state->plan), vector, by_phases);
     TRY(weights_share(prepare->weights, w->constant_key, format,
                       (size_t)weight_floats(&state->plan, vector) * sizeof(float), &packed,
                       &is_new));
     if (is_new)
-        status = pack(state, w, packed);
+        status = pack(state, form, w, packed);
     if (status != STATUS_OK)
         weights_drop(prepare->weights, w->constant_key, format);
     state->weights = packed;
@@ -399,37 +477,35 @@ static enum status share_prelude(struct kernel_prepare *prepare, struct state *s
 
 /* ---- the kernel ---- */
 
-static struct state *create(const struct kernel_call *call)
+static struct state *create(const struct kernel_call *call, const struct phases_form *form)
 {
-    const struct direct_ops *ops = direct_ops_for(cpu_isa_of(call->device));
-    struct conv_geometry geometry;
-    size_t steps;
-    struct state *state;
+    const struct window *w = &form->geometry.window;
+    const int64_t channels = call->in[CONV_X]->layout == LAYOUT_PLAIN ? 1 : DIRECT_CHANNELS;
+    const size_t steps =
+        (size_t)(ceil_div(form->geometry.in_channels, channels) * w->kernel[0] * w->kernel[1]);
+    const size_t phases = (size_t)(phases_axis(form, 0).phases * phases_axis(form, 1).phases);
+    struct state *state = calloc(1, sizeof(*state) + steps * sizeof(state->offsets[0]) +
+                                        phases * sizeof(*state->phases));
 
-    (void)resolve(call, &geometry); /* refuses() saw that it can be */
-    steps = (size_t)geometry.in_channels;
-    for (size_t i = 0; i < geometry.window.spatial; i++)
-        steps *= (size_t)geometry.window.kernel[i];
-    if (call->in[CONV_X]->layout != LAYOUT_PLAIN)
-        steps = steps / (size_t)geometry.in_channels *
-                (size_t)ceil_div(geometry.in_channels, DIRECT_CHANNELS);
-    state = calloc(1, sizeof(*state) + steps * sizeof(state->offsets[0]));
     if (state == NULL)
         return NULL;
-    state->ops = ops;
-    make_plan(call, &geometry, state);
-    set_offsets(state);
+    state->ops = direct_ops_for(cpu_isa_of(call->device));
+    state->phases = (struct direct_phase *)(void *)(state->offsets + steps);
+    make_plan(call, form, state);
     return state;
 }
 
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
 {
-    struct state *state = create(&prepare->call);
     enum status status = STATUS_NO_MEMORY;
+    struct phases_form form;
+    struct state *state;
     const struct direct *p;
 
+    (void)phases_resolve(&prepare->call, &form); /* refuses() saw that it can be */
+    state = create(&prepare->call, &form);
     if (state != NULL)
-        status = share_weights(prepare, state);
+        status = share_weights(prepare, &form, state);
     if (status == STATUS_OK)
         status = constant_share_bias(prepare, (size_t)(state->plan.out_blocks * state->ops->vector),
                                      &state->bias);
@@ -443,7 +519,8 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     prepare->state = state;
     prepare->scratch_bytes =
         (size_t)(p->scratch_floats * (p->by_panels ? 1 : (int64_t)p->members)) * sizeof(float);
-    prepare->host_bytes = sizeof(*state) + (size_t)p->steps * sizeof(state->offsets[0]);
+    prepare->host_bytes = sizeof(*state) + (size_t)p->steps * sizeof(state->offsets[0]) +
+                          (size_t)p->phase_count * sizeof(*state->phases);
     snprintf(prepare->note, sizeof(prepare->note), "direct%s, %s of %" PRId64 "%s, %s",
              p->prelude ? " behind scale and shift" : "", p->by_panels ? "panels, tiles" : "tiles",
              p->tile, p->flat ? "" : " rows", cpu_isa_name(cpu_isa_of(prepare->call.device)));
@@ -485,7 +562,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 }
 
 #define DIRECT(variant, refuses_what)                                                              \
-    const struct kernel kernel_conv_##variant = {                                                  \
+    const struct kernel kernel_##variant = {                                                       \
         .name = "cpu:direct",                                                                      \
         .flags = KERNEL_IN_PLACE_LAST,                                                             \
         .layouts = 1u << LAYOUT_BLOCKED,                                                           \
@@ -496,5 +573,6 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
         .release = free,                                                                           \
     }
 
-DIRECT(direct, refuses);
-DIRECT(direct_rest, refuses_rest); /* behind oneDNN: what that does not take */
+DIRECT(conv_transpose_direct, refuses_transpose);
+DIRECT(conv_direct, refuses);
+DIRECT(conv_direct_rest, refuses_rest); /* behind oneDNN: what that does not take */

@@ -1,12 +1,19 @@
-/* Convolutions on the blocked layout by sums of products, tap by tap: 1x1 of any stride, and what
- * Winograd does not take. */
+/* Convolutions on the blocked layout by sums of products, tap by tap: 1x1 of any stride, what
+ * Winograd does not take, and transposed ones, phase by phase (phases.h). */
 #ifndef DEVICE_CPU_DIRECT_H
 #define DEVICE_CPU_DIRECT_H
 
-#include "device/cpu/cpu.h"
-#include "ops/epilogue.h"
+#include "device/cpu/phases.h"
 
 enum { DIRECT_CHANNELS = 8 }; /* of a step, unless the input is thin */
+
+struct direct_phase {
+    int64_t place[2];       /* its first one in the result */
+    int64_t steps;          /* taps * input channels / DIRECT_CHANNELS */
+    int64_t chunk, chunks;  /* steps at a time */
+    const int64_t *offsets; /* per step: floats from a pixel's place */
+    int64_t weights;        /* floats to those of the phase */
+};
 
 struct direct {
     struct epilogue epilogue;
@@ -18,8 +25,9 @@ struct direct {
     bool prelude;    /* x becomes max(low, x * scale + shift) when it is packed */
     float prelude_low;
     /* The output: lines of pixels that lie behind each other, each a row or, when `flat`, an image.
-     */
+     * Pixels are those of a phase: `apart` in the result, which is `size` large. */
     int64_t out[2], out_channels, out_blocks;
+    int64_t size[2], apart[2];
     int64_t y_image;
     bool flat;
     int64_t line, lines; /* pixels of a line; lines of all images */
@@ -34,11 +42,11 @@ struct direct {
     bool packs;
     int64_t phase, row, block; /* floats from one to the next */
     int64_t rows_of_image;     /* of the packed rows of a tile */
-    int64_t steps;             /* taps * input channels / DIRECT_CHANNELS */
-    int64_t chunk, chunks;     /* steps at a time */
     int64_t groups;            /* about how often the micro-kernel runs in a tile for a chunk */
-    const int64_t *offsets;    /* per step: floats from a pixel's place */
-    int64_t scratch_floats;    /* of a member, or of all when by_panels */
+    int64_t steps;             /* of all phases */
+    int64_t phase_count;
+    const struct direct_phase *phases;
+    int64_t scratch_floats; /* of a member, or of all when by_panels */
 };
 
 struct direct_run {

@@ -38,6 +38,8 @@ struct strip {
     const float *residual; /* with a bias: added to it, unless it is NULL */
     float *y;
     int64_t y_block; /* floats to the next output block */
+    int64_t
+        y_pitch; /* … to the next pixel, of a transposed convolution; else they are neighbours */
     float low, high;
     const float *next; /* weights to be fetched into L2, `fetch` lines a step */
     int64_t fetch;
@@ -53,22 +55,22 @@ INLINE void fetch_ahead(const int R, const int pitch, const float *v, int64_t st
 
 #define EACH(R, B) UNROLL for (int b = 0; b < B; b++) UNROLL for (int r = 0; r < R; r++)
 
-/* `pitch`: floats from a pixel to the next; `channels`: of a step. */
+/* `pitch`: floats from a pixel to the next; `channels`: of a step; `y_pitch` as in the strip. */
 INLINE void micro(const int R, const int B, const int pitch, const int channels,
-                  const struct strip *strip)
+                  const int64_t y_pitch, const struct strip *strip)
 {
     const float *u = strip->u, *next = strip->next;
     const int64_t fetch = strip->fetch;
     vf s[ROWS][PANEL_BLOCKS], low, high;
 
     if (strip->bias == NULL) {
-        EACH(R, B) s[r][b] = vload(strip->y + b * strip->y_block + r * VW);
+        EACH(R, B) s[r][b] = vload(strip->y + b * strip->y_block + r * y_pitch);
     } else {
-        EACH(R, B) __builtin_prefetch(strip->y + b * strip->y_block + r * VW, 1, 3);
+        EACH(R, B) __builtin_prefetch(strip->y + b * strip->y_block + r * y_pitch, 1, 3);
         EACH(R, B) s[r][b] = vload(strip->bias + b * VW);
         if (strip->residual != NULL)
             EACH(R, B)
-        s[r][b] = vadd(s[r][b], vload(strip->residual + b * strip->y_block + r * VW));
+        s[r][b] = vadd(s[r][b], vload(strip->residual + b * strip->y_block + r * y_pitch));
     }
     for (int64_t step = 0; step < strip->steps; step++, next += 16 * fetch) {
         const float *v = strip->v + strip->offsets[step];
@@ -93,7 +95,7 @@ INLINE void micro(const int R, const int B, const int pitch, const int channels,
     low = vset1(strip->low);
     high = vset1(strip->high);
     EACH(R, B)
-    vstore(strip->y + b * strip->y_block + r * VW, vmin(high, vmax(low, s[r][b])));
+    vstore(strip->y + b * strip->y_block + r * y_pitch, vmin(high, vmax(low, s[r][b])));
 }
 
 typedef void (*micro_fn)(const struct strip *strip);
@@ -101,19 +103,27 @@ typedef void (*micro_fn)(const struct strip *strip);
 #define MICRO(R)                                                                                   \
     static void micro_##R##_1(const struct strip *strip)                                           \
     {                                                                                              \
-        micro(R, 1, VW, DIRECT_CHANNELS, strip);                                                   \
+        micro(R, 1, VW, DIRECT_CHANNELS, VW, strip);                                               \
     }                                                                                              \
     static void micro_##R##_2(const struct strip *strip)                                           \
     {                                                                                              \
-        micro(R, 2, VW, DIRECT_CHANNELS, strip);                                                   \
+        micro(R, 2, VW, DIRECT_CHANNELS, VW, strip);                                               \
+    }                                                                                              \
+    static void apart_##R##_1(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 1, VW, DIRECT_CHANNELS, strip->y_pitch, strip);                                   \
+    }                                                                                              \
+    static void apart_##R##_2(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 2, VW, DIRECT_CHANNELS, strip->y_pitch, strip);                                   \
     }                                                                                              \
     static void thin_##R##_1(const struct strip *strip)                                            \
     {                                                                                              \
-        micro(R, 1, 1, 1, strip);                                                                  \
+        micro(R, 1, 1, 1, VW, strip);                                                              \
     }                                                                                              \
     static void thin_##R##_2(const struct strip *strip)                                            \
     {                                                                                              \
-        micro(R, 2, 1, 1, strip);                                                                  \
+        micro(R, 2, 1, 1, VW, strip);                                                              \
     }
 #if defined(__AVX512F__)
 #define EACH_ROWS(do)                                                                              \
@@ -126,8 +136,12 @@ typedef void (*micro_fn)(const struct strip *strip);
 #endif
 EACH_ROWS(MICRO)
 
-#define MICRO_ROW(R) [R] = {{micro_##R##_1, micro_##R##_2}, {thin_##R##_1, thin_##R##_2}},
-static const micro_fn micros[ROWS + 1][2][PANEL_BLOCKS] = {EACH_ROWS(MICRO_ROW)};
+enum way { NEIGHBOURS, THIN, APART, WAYS };
+#define MICRO_ROW(R)                                                                               \
+    [R] = {{micro_##R##_1, micro_##R##_2},                                                         \
+           {thin_##R##_1, thin_##R##_2},                                                           \
+           {apart_##R##_1, apart_##R##_2}},
+static const micro_fn micros[ROWS + 1][WAYS][PANEL_BLOCKS] = {EACH_ROWS(MICRO_ROW)};
 
 /* ---- a panel over neighbouring pixels ---- */
 
@@ -138,21 +152,25 @@ struct segment { /* pixels of one line */
 };
 
 struct part { /* of the weights: a chunk of steps of a panel */
+    const struct direct_phase *phase;
     int64_t panel, chunk;
 };
 
 static struct strip make_strip(const struct direct_run *run, struct part part, bool finishes)
 {
     const struct direct *p = run->plan;
+    const struct direct_phase *phase = part.phase;
     const int64_t first = part.panel * PANEL_BLOCKS, left = p->out_blocks - first;
-    const int64_t channels = p->thin ? 1 : DIRECT_CHANNELS, step = part.chunk * p->chunk;
+    const int64_t channels = p->thin ? 1 : DIRECT_CHANNELS, step = part.chunk * phase->chunk;
     const int64_t width = (left < PANEL_BLOCKS ? left : PANEL_BLOCKS) * VW * channels;
-    const bool last = part.chunk + 1 == p->chunks;
-    struct strip strip = {.offsets = p->offsets + step,
-                          .steps = last ? p->steps - step : p->chunk,
-                          .u = run->weights + first * VW * channels * p->steps + step * width,
+    const bool last = part.chunk + 1 == phase->chunks;
+    struct strip strip = {.offsets = phase->offsets + step,
+                          .steps = last ? phase->steps - step : phase->chunk,
+                          .u = run->weights + phase->weights +
+                               first * VW * channels * phase->steps + step * width,
                           .bias = part.chunk == 0 ? run->bias + first * VW : NULL,
-                          .y_block = p->out[0] * p->out[1] * VW,
+                          .y_block = p->size[0] * p->size[1] * VW,
+                          .y_pitch = p->apart[1] * VW,
                           .low = last ? finish_low(&p->epilogue, finishes) : -__builtin_inff(),
                           .high = last ? finish_high(&p->epilogue, finishes) : __builtin_inff()};
 
@@ -165,9 +183,15 @@ static struct strip make_strip(const struct direct_run *run, struct part part, b
 static void finish_strip(const struct epilogue *epilogue, const struct strip *strip,
                          const float *residual, int64_t blocks, int64_t rows)
 {
+    const bool apart = strip->y_pitch != VW;
+    const int64_t pieces = apart ? rows : 1, length = apart ? VW : rows * VW;
+
     for (int64_t b = 0; b < blocks; b++)
-        finish_row(epilogue, strip->y + b * strip->y_block,
-                   residual != NULL ? residual + b * strip->y_block : NULL, rows * VW);
+        for (int64_t i = 0; i < pieces; i++) {
+            const int64_t at = b * strip->y_block + i * strip->y_pitch;
+
+            finish_row(epilogue, strip->y + at, residual != NULL ? residual + at : NULL, length);
+        }
 }
 
 static void run_segment(const struct direct_run *run, struct part part,
@@ -179,10 +203,11 @@ static void run_segment(const struct direct_run *run, struct part part,
     const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
     const bool finishes = finish_is_needed(&p->epilogue, run->residual);
     const bool after = p->epilogue.residual_after;
+    const enum way way = p->thin ? THIN : p->apart[1] > 1 ? APART : NEIGHBOURS;
     struct strip strip = make_strip(run, part, finishes);
 
     for (int64_t group = 0, done = 0, rows; group < groups; group++, done += rows) {
-        const int64_t at = segment->at + first * strip.y_block + done * VW;
+        const int64_t at = segment->at + first * strip.y_block + done * strip.y_pitch;
         const float *residual = run->residual != NULL ? run->residual + at : NULL;
 
         rows = (segment->pixels - done) / (groups - group);
@@ -190,9 +215,9 @@ static void run_segment(const struct direct_run *run, struct part part,
         strip.ahead = !p->packs && part.panel == 0 ? rows * VW : 0;
         strip.y = run->y + at;
         strip.residual = after ? NULL : residual;
-        micros[rows][p->thin][blocks - 1](&strip);
+        micros[rows][way][blocks - 1](&strip);
         strip.next += strip.steps * strip.fetch * 16;
-        if (finishes && part.chunk + 1 == p->chunks)
+        if (finishes && part.chunk + 1 == part.phase->chunks)
             finish_strip(&p->epilogue, &strip, after ? residual : NULL, blocks, rows);
     }
 }
@@ -377,24 +402,30 @@ static void run_flat(const struct direct_run *run, struct tile tile, struct part
 static void run_lines(const struct direct_run *run, struct tile tile, struct part part)
 {
     const struct direct *p = run->plan;
-    const int64_t top = tile.first % p->out[0];
+    const int64_t top = tile.first % p->out[0], *place = part.phase->place;
 
     for (int64_t i = 0; i < tile.count; i++) {
         const int64_t image = (tile.first + i) / p->out[0], y = (tile.first + i) % p->out[0];
         const int64_t row =
             (image - tile.first / p->out[0]) * p->rows_of_image + (y - top) * p->stride[0];
-        const struct segment segment = {.v = run->scratch + row * p->row,
-                                        .at = image * p->y_image + y * p->out[1] * VW,
-                                        .pixels = p->out[1]};
+        const int64_t y_row = y * p->apart[0] + place[0];
+        const struct segment segment = {
+            .v = run->scratch + row * p->row,
+            .at = image * p->y_image + (y_row * p->size[1] + place[1]) * VW,
+            .pixels = (p->size[1] - place[1] + p->apart[1] - 1) / p->apart[1]};
 
-        run_segment(run, part, &segment);
+        if (y_row < p->size[0])
+            run_segment(run, part, &segment);
     }
 }
 
 static void run_tile(const struct direct_run *run, struct tile tile, int64_t panel)
 {
-    for (int64_t chunk = 0; chunk < run->plan->chunks; chunk++)
-        (run->plan->flat ? run_flat : run_lines)(run, tile, (struct part){panel, chunk});
+    const struct direct *p = run->plan;
+
+    for (int64_t k = 0; k < p->phase_count; k++)
+        for (int64_t chunk = 0; chunk < p->phases[k].chunks; chunk++)
+            (p->flat ? run_flat : run_lines)(run, tile, (struct part){&p->phases[k], panel, chunk});
 }
 
 /* All members on one tile. */

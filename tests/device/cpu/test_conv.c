@@ -269,6 +269,102 @@ static void no_transposed_geometry_falls_to_reference_code(void **state)
     }
 }
 
+/* Few output channels, or channels that fit no block: plain layout, vectors of pixels. */
+static const struct odd_form few_forms[] = {
+    {2, 8, 8, 1, {19, 40}, {3, 39}, {1, 1}, {1, 1}, {1, 19}},
+    {2, 33, 1, 1, {23, 88}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 5, 2, 1, {37, 35}, {5, 5}, {3, 3}, {1, 1}, {2, 2}},
+    {2, 7, 3, 1, {12, 50}, {3, 3}, {1, 2}, {2, 2}, {2, 2}},
+    {2, 16, 4, 1, {8, 160}, {2, 2}, {2, 2}, {1, 1}, {0, 0}},
+    {2, 40, 6, 1, {31, 30}, {1, 1}, {1, 1}, {1, 1}, {0, 0}},
+    {2, 200, 5, 1, {25, 150}, {7, 1}, {1, 1}, {1, 1}, {3, 0}}, /* tiles of few rows */
+    {1, 1, 1, 1, {3000}, {256}, {2}, {1}, {0}},
+    {1, 3, 7, 1, {700}, {5}, {4}, {3}, {6}},
+    {2, 6, 36, 6, {11, 33}, {3, 3}, {2, 1}, {1, 1}, {1, 1}}, /* groups */
+    {2, 20, 20, 20, {13, 31}, {3, 3}, {1, 1}, {2, 2}, {2, 2}},
+    {2, 18, 20, 2, {9, 16}, {3, 2}, {3, 3}, {1, 1}, {1, 1}}, /* taps between the phases */
+    {2, 4, 4, 1, {30, 47}, {2, 3}, {3, 4}, {1, 1}, {0, 0}},  /* places without taps */
+    {2, 24, 40, 1, {9, 17}, {2, 2}, {2, 2}, {1, 1}, {0, 0}},
+    {2, 70, 33, 1, {7, 16}, {4, 3}, {2, 2}, {1, 1}, {1, 1}},
+    {2, 17, 50, 1, {5, 20}, {3, 3}, {3, 2}, {2, 3}, {2, 1}},
+    {2, 130, 20, 1, {6, 9}, {1, 3}, {2, 4}, {1, 1}, {0, 0}},
+};
+
+static void few_channels_are_right_in_plain_layout(void **state)
+{
+    enum { FORMS = sizeof(few_forms) / sizeof(few_forms[0]) };
+    static const int64_t batches[] = {1, 2};
+
+    (void)state;
+    for (size_t i = 0; i < 4 * (size_t)FORMS; i += CONV_STEP) {
+        const struct odd_form *f = &few_forms[i / 4];
+        struct odd_numbers numbers;
+        struct conv_attrs attrs = {.window = odd_window(f, &numbers), .group = f->groups};
+        struct op_test test = {
+            .op = "Conv",
+            .attrs = &attrs,
+            .inputs = 4,
+            .in = {{DTYPE_FLOAT, odd_shape(f, batches[i % 2], f->c, f->in), .low = -1, .high = 1},
+                   {DTYPE_FLOAT, odd_shape(f, f->m, f->c / f->groups, f->kernel), .constant = true,
+                    .low = -1, .high = 1},
+                   {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
+            .reference = reference_conv,
+            .relative = 1e-5,
+            .absolute = 3e-4,
+            .rows = true,
+        };
+        struct conv_geometry g;
+
+        assert_int_equal(conv_resolve(&attrs, &test.in[0].shape, &test.in[1].shape, &g, NULL),
+                         STATUS_OK);
+        attrs.epilogue.act = i % 2 == 0 ? ACT_NONE : ACT_GELU_ERF;
+        attrs.epilogue.has_residual = i / 2 % 2 == 1;
+        attrs.epilogue.residual_after = i % 4 == 3;
+        test.in[CONV_RESIDUAL] = (struct op_input){DTYPE_FLOAT, conv_output_shape(&g)};
+        test.inputs = attrs.epilogue.has_residual ? 4 : 3;
+        op_test_run(tester, &test);
+    }
+}
+
+static void transposed_convolutions_of_each_phase_are_right(void **state)
+{
+    enum { FORMS = sizeof(few_forms) / sizeof(few_forms[0]) };
+
+    (void)state;
+    for (size_t i = 0; i < 3 * (size_t)FORMS; i += CONV_TRANSPOSE_STEP) {
+        const struct odd_form *f = &few_forms[i / 3];
+        struct odd_numbers numbers;
+        int64_t extras[3] = {0, 0, 0};
+        struct conv_transpose_attrs attrs = {.window = odd_window(f, &numbers), .group = f->groups};
+        struct op_test test = {
+            .op = "ConvTranspose",
+            .attrs = &attrs,
+            .inputs = 4,
+            .in = {{DTYPE_FLOAT, odd_shape(f, 1 + (int64_t)i % 2, f->c, f->in)},
+                   {DTYPE_FLOAT, odd_shape(f, f->c, f->m / f->groups, f->kernel), .constant = true},
+                   {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
+            .reference = reference_transpose,
+            .relative = 1e-5,
+            .absolute = 1e-3,
+            .rows = true,
+        };
+        struct conv_geometry g;
+
+        for (size_t k = 0; k < f->spatial; k++)
+            extras[k] = i % 3 == 1 ? f->stride[k] - 1 : 0;
+        attrs.output_padding = (struct ints){f->spatial, extras};
+        assert_int_equal(
+            conv_transpose_resolve(&attrs, &test.in[0].shape, &test.in[1].shape, &g, NULL),
+            STATUS_OK);
+        attrs.epilogue.act = i % 3 == 0 ? ACT_NONE : ACT_SIGMOID;
+        attrs.epilogue.has_residual = i % 3 > 0;
+        attrs.epilogue.residual_after = i % 3 == 2;
+        test.in[CONV_RESIDUAL] = (struct op_input){DTYPE_FLOAT, conv_output_shape(&g)};
+        test.inputs = attrs.epilogue.has_residual ? 4 : 3;
+        op_test_run(tester, &test);
+    }
+}
+
 static void every_activation_and_residual_is_right(void **state)
 {
     static const struct form forms[] = {{2, 16, 6, 7, 20, 3, 1, 1, 1, 1},
@@ -512,6 +608,8 @@ int main(void)
         cmocka_unit_test(convolutions_of_odd_shapes_are_right),
         cmocka_unit_test(no_geometry_falls_to_reference_code),
         cmocka_unit_test(no_transposed_geometry_falls_to_reference_code),
+        cmocka_unit_test(few_channels_are_right_in_plain_layout),
+        cmocka_unit_test(transposed_convolutions_of_each_phase_are_right),
         cmocka_unit_test(every_activation_and_residual_is_right),
         cmocka_unit_test(convolutions_behind_a_normalization_are_right),
         cmocka_unit_test(one_and_three_dimensions_are_right),

@@ -1,0 +1,1 @@
+#include "device/cpu/pixels_kernels.h"
