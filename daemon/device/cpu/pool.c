@@ -39,8 +39,16 @@ static const char *refuses_type(const struct kernel_call *call)
 
 static const char *refuses_window(const struct kernel_call *call)
 {
+    struct window window;
+
     if (call->outputs > 1 && call->out[1] != NULL)
         return "indices are wanted";
+    if (pool_resolve(call->attrs, &call->in[0]->shape, &window, NULL) != STATUS_OK)
+        return "geometry";
+    window_widen(&window);
+    if (call->in[0]->layout == LAYOUT_PLAIN &&
+        (window.kernel[2] - 1) * window.dilation[2] >= POOL_MAX_REACH)
+        return "a very wide window in plain layout";
     return refuses_type(call);
 }
 

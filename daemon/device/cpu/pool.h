@@ -6,6 +6,7 @@
 #include "ops/window.h"
 
 enum pool_kind { POOL_MAX, POOL_AVERAGE };
+enum { POOL_MAX_REACH = 2048 }; /* of a window along plain rows, cells */
 
 struct pool_plane {
     enum pool_kind kind;

@@ -73,50 +73,158 @@ INLINE void reduce_vector(const enum pool_kind kind, const struct cells *cells, 
     vstore(y, sum);
 }
 
-static float reduce_scalar(enum pool_kind kind, const struct cells *cells)
+/* Places of a row under whose windows all cells are there: [first, end). */
+struct inside {
+    int64_t first, end;
+};
+
+static struct inside find_inside(const struct window *w)
 {
-    float sum = kind == POOL_MAX ? -__builtin_inff() : 0;
+    const size_t last = WINDOW_MAX_RANK - 1;
+    const int64_t stride = w->stride[last], pad = w->pad_begin[last];
+    const int64_t room = w->in[last] + pad - (w->kernel[last] - 1) * w->dilation[last] - 1;
+    struct inside inside = {.first = (pad + stride - 1) / stride,
+                            .end = room >= 0 ? room / stride + 1 : 0};
 
-    for (int64_t d = 0; d < cells->count[0]; d++)
-        for (int64_t h = 0; h < cells->count[1]; h++) {
-            const float *row = cells->first + d * cells->step[0] + h * cells->step[1];
-
-            for (int64_t i = 0; i < cells->count[2]; i++) {
-                float x = row[i * cells->step[2]];
-
-                sum = kind == POOL_MAX ? (sum > x ? sum : x) : sum + x;
-            }
-        }
-    return kind == POOL_AVERAGE ? sum * cells->scale : sum;
+    inside.end = inside.end < w->out[last] ? inside.end : w->out[last];
+    inside.first = inside.first < inside.end ? inside.first : inside.end;
+    return inside;
 }
 
-static void reduce(const struct pool_plane *pool, const struct cells *cells, float *y)
+INLINE void blocked_row(const enum pool_kind kind, const struct pool_plane *pool,
+                        const struct inside *inside, struct range *ranges, const float *x, float *y)
 {
-    if (pool->block == 1)
-        *y = reduce_scalar(pool->kind, cells);
-    else if (pool->kind == POOL_MAX)
-        for (size_t lane = 0; lane < pool->block; lane += VW)
-            reduce_vector(POOL_MAX, cells, lane, y + lane);
-    else
-        for (size_t lane = 0; lane < pool->block; lane += VW)
-            reduce_vector(POOL_AVERAGE, cells, lane, y + lane);
+    const struct window *w = &pool->window;
+    const int64_t block = (int64_t)pool->block, step = w->stride[2] * block;
+    struct cells cells = {.first = x};
+
+    for (int64_t i = 0; i < w->out[2]; i++, y += block) {
+        if (i > inside->first && i < inside->end) {
+            cells.first += step;
+        } else {
+            ranges[2] = clip(w, 2, i);
+            locate(pool, ranges, x, &cells);
+        }
+        for (int64_t lane = 0; lane < block; lane += VW)
+            reduce_vector(kind, &cells, (size_t)lane, y + lane);
+    }
+}
+
+/* ---- plain rows ---- */
+
+enum { LINE = 2 * POOL_MAX_REACH };
+
+INLINE void take_row(const enum pool_kind kind, const float *row, int64_t count, float *line)
+{
+    int64_t i = 0;
+
+    for (; i + VW <= count; i += VW)
+        vstore(line + i, combine(kind, vload(line + i), vload(row + i)));
+    for (; i < count; i++)
+        line[i] = kind == POOL_MAX ? (line[i] > row[i] ? line[i] : row[i]) : line[i] + row[i];
+}
+
+/* The rows under the windows become one, cells [left, left + count), with what changes nothing
+ * where there are none. */
+INLINE void make_line(const enum pool_kind kind, const struct pool_plane *pool,
+                      const struct range *ranges, const float *x, int64_t left, int64_t count,
+                      float *line)
+{
+    const struct window *w = &pool->window;
+    const int64_t from = left > 0 ? left : 0;
+    const int64_t end = left + count < w->in[2] ? left + count : w->in[2];
+
+    for (int64_t i = 0; i < count; i++)
+        line[i] = kind == POOL_MAX ? -__builtin_inff() : 0;
+    for (int64_t d = 0; d < ranges[0].count; d++)
+        for (int64_t h = 0; h < ranges[1].count; h++) {
+            const int64_t plane = ranges[0].first + d * w->dilation[0];
+            const int64_t row = plane * w->in[1] + ranges[1].first + h * w->dilation[1];
+
+            if (end > from)
+                take_row(kind, x + row * w->in[2] + from, end - from, line + from - left);
+        }
+}
+
+INLINE void reduce_line(const enum pool_kind kind, const struct window *w, const float *line,
+                        int64_t count, float *y)
+{
+    const int64_t stride = w->stride[2], step = w->dilation[2];
+    int64_t i = 0;
+
+    for (; stride == 1 && i + VW <= count; i += VW) {
+        vf sum = vload(line + i);
+
+        for (int64_t k = 1; k < w->kernel[2]; k++)
+            sum = combine(kind, sum, vload(line + i + k * step));
+        vstore(y + i, sum);
+    }
+    for (; i < count; i++) {
+        float sum = line[i * stride];
+
+        for (int64_t k = 1; k < w->kernel[2]; k++) {
+            const float value = line[i * stride + k * step];
+
+            sum = kind == POOL_MAX ? (sum > value ? sum : value) : sum + value;
+        }
+        y[i] = sum;
+    }
+}
+
+static void scale_row(const struct pool_plane *pool, const struct inside *inside,
+                      struct range *ranges, int64_t first, int64_t count, float *y)
+{
+    const struct window *w = &pool->window;
+    struct cells cells = {.scale = 0};
+
+    for (int64_t i = first; i < first + count; i++) {
+        if (i == first || i <= inside->first || i >= inside->end) {
+            ranges[2] = clip(w, 2, i);
+            locate(pool, ranges, NULL, &cells);
+        }
+        y[i] *= cells.scale;
+    }
+}
+
+INLINE void plain_row(const enum pool_kind kind, const struct pool_plane *pool,
+                      const struct inside *inside, struct range *ranges, const float *x, float *y)
+{
+    const struct window *w = &pool->window;
+    const int64_t reach = (w->kernel[2] - 1) * w->dilation[2];
+    const int64_t piece = (LINE - reach - 1) / w->stride[2] + 1;
+    _Alignas(64) float line[LINE];
+
+    for (int64_t first = 0, count; first < w->out[2]; first += count) {
+        const int64_t left = first * w->stride[2] - w->pad_begin[2];
+
+        count = w->out[2] - first < piece ? w->out[2] - first : piece;
+        make_line(kind, pool, ranges, x, left, (count - 1) * w->stride[2] + reach + 1, line);
+        reduce_line(kind, w, line, count, y + first);
+        if (kind == POOL_AVERAGE)
+            scale_row(pool, inside, ranges, first, count, y);
+    }
 }
 
 static void window(const struct pool_plane *pool, const float *x, float *y)
 {
     const struct window *w = &pool->window;
+    const struct inside inside = find_inside(w);
+    const bool largest = pool->kind == POOL_MAX;
+    const int64_t row = w->out[2] * (int64_t)pool->block;
     struct range ranges[WINDOW_MAX_RANK];
-    struct cells cells;
 
     for (int64_t d = 0; d < w->out[0]; d++) {
         ranges[0] = clip(w, 0, d);
-        for (int64_t h = 0; h < w->out[1]; h++) {
+        for (int64_t h = 0; h < w->out[1]; h++, y += row) {
             ranges[1] = clip(w, 1, h);
-            for (int64_t i = 0; i < w->out[2]; i++, y += pool->block) {
-                ranges[2] = clip(w, 2, i);
-                locate(pool, ranges, x, &cells);
-                reduce(pool, &cells, y);
-            }
+            if (pool->block > 1 && largest)
+                blocked_row(POOL_MAX, pool, &inside, ranges, x, y);
+            else if (pool->block > 1)
+                blocked_row(POOL_AVERAGE, pool, &inside, ranges, x, y);
+            else if (largest)
+                plain_row(POOL_MAX, pool, &inside, ranges, x, y);
+            else
+                plain_row(POOL_AVERAGE, pool, &inside, ranges, x, y);
         }
     }
 }

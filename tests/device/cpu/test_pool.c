@@ -99,6 +99,33 @@ static void windows_of_every_form_are_right(void **state)
     }
 }
 
+/* Rows that are taken in pieces, and windows too wide for that. */
+static void long_rows_are_right(void **state)
+{
+    static const int64_t forms[][4] = {/* cells, kernel, stride, pad */
+                                       {9001, 2, 1, 1},
+                                       {9001, 5, 3, 2},
+                                       {2600, 300, 1, 200},
+                                       {2600, 2100, 7, 0},
+                                       {20, 3, 9, 0}};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(forms) / sizeof(forms[0]); i++) {
+        const int64_t *f = forms[i / 2];
+        int64_t kernel[] = {2, f[1]}, strides[] = {1, f[2]}, pads[] = {0, f[3], 1, f[3]};
+        struct pool_attrs attrs = {
+            .window = {.kernel_shape = {2, kernel}, .strides = {2, strides}, .pads = {4, pads}}};
+        struct op_test test = {.op = i % 2 == 0 ? "MaxPool" : "AveragePool",
+                               .attrs = &attrs,
+                               .inputs = 1,
+                               .in = {{DTYPE_FLOAT, SHAPE(2, 2, 2, f[0])}},
+                               .reference = reference_pool,
+                               .rows = true};
+
+        op_test_run(tester, &test);
+    }
+}
+
 static void reference_global(const struct op_test *test, const struct test_array *in,
                              struct test_array *out)
 {
@@ -189,6 +216,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_of_every_form_are_right),
+        cmocka_unit_test(long_rows_are_right),
         cmocka_unit_test(global_pools_are_right),
         cmocka_unit_test(lrn_is_right),
         cmocka_unit_test(windows_that_do_not_fit_are_refused),
