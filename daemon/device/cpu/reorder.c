@@ -3,6 +3,7 @@
  * All three are [N][outer][cells][inner] with different splits of the channels, so one loop serves
  * every pair: an element of channel c and cell s lies at c / b * (cells * b) + s * b + c % b, with
  * b = 1 for plain, b = channel_block for blocked, b = C for channels last. */
+#include <immintrin.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -55,8 +56,60 @@ DEFINE_MOVE(uint16_t)
 DEFINE_MOVE(uint32_t)
 DEFINE_MOVE(uint64_t)
 
+static void turn_4x4(const float *from, size_t from_step, float *to, size_t to_step)
+{
+    __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + from_step);
+    __m128 c = _mm_loadu_ps(from + 2 * from_step), d = _mm_loadu_ps(from + 3 * from_step);
+
+    _MM_TRANSPOSE4_PS(a, b, c, d);
+    _mm_storeu_ps(to, a);
+    _mm_storeu_ps(to + to_step, b);
+    _mm_storeu_ps(to + 2 * to_step, c);
+    _mm_storeu_ps(to + 3 * to_step, d);
+}
+
+/* Rows of the source are columns of the result, in tiles of whole lines on both sides. */
+static void turn(const float *from, size_t from_step, float *to, size_t to_step, size_t rows,
+                 size_t columns)
+{
+    enum { TILE = 16 };
+    const size_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+
+    for (size_t r = 0; r < whole_rows; r += TILE)
+        for (size_t c = 0; c < whole_columns; c += TILE) {
+            size_t r_end = whole_rows - r < TILE ? whole_rows : r + TILE;
+            size_t c_end = whole_columns - c < TILE ? whole_columns : c + TILE;
+
+            for (size_t i = r; i < r_end; i += 4)
+                for (size_t j = c; j < c_end; j += 4)
+                    turn_4x4(from + i * from_step + j, from_step, to + j * to_step + i, to_step);
+        }
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = r < whole_rows ? whole_columns : 0; c < columns; c++)
+            to[c * to_step + r] = from[r * from_step + c];
+}
+
+/* Floats from or to plain: the channels lie apart on one side, the cells on the other. */
+static void turn_words(const struct job *job, size_t image, size_t first, size_t count)
+{
+    const size_t fb = job->from_block, tb = job->to_block, cells = job->cells;
+    const float *from = (const float *)job->from + image * job->from_channels * cells +
+                        first / fb * fb * cells + first % fb;
+    float *to =
+        (float *)job->to + image * job->to_channels * cells + first / tb * tb * cells + first % tb;
+
+    if (fb == 1)
+        turn(from, cells, to, tb, count, cells);
+    else
+        turn(from, fb, to, cells, cells, count);
+}
+
 static void move(const struct job *job, size_t image, size_t first, size_t count)
 {
+    if (job->element_bytes == sizeof(float) && (job->from_block == 1) != (job->to_block == 1)) {
+        turn_words(job, image, first, count);
+        return;
+    }
     switch (job->element_bytes) {
     case 1:
         move_uint8_t(job, image, first, count);
