@@ -30,9 +30,14 @@
 INLINE vf vpow(vf x, vf y)
 {
     float bases[VW], powers[VW];
+    bool squares = true;
 
     vstore(bases, x);
     vstore(powers, y);
+    for (int i = 0; i < VW; i++)
+        squares = squares && powers[i] == 2.0f;
+    if (squares)
+        return vmul(x, x);
     for (int i = 0; i < VW; i++)
         bases[i] = powers[i] == 2.0f ? bases[i] * bases[i] : powf(bases[i], powers[i]);
     return vload(bases);
@@ -59,6 +64,22 @@ INLINE vf tile_load_part(const float *p, ptrdiff_t column_stride, size_t i, size
     return column_stride != 0 ? vload_part(p + i, n) : vset1(*p);
 }
 
+/* Short rows of a tile share vectors. */
+INLINE void gather_rows(const float *from, ptrdiff_t row_stride, ptrdiff_t column_stride,
+                        size_t rows, size_t columns, float *lanes)
+{
+    for (size_t r = 0; r < rows; r++, from += row_stride)
+        for (size_t i = 0; i < columns; i++)
+            *lanes++ = from[(ptrdiff_t)i * column_stride];
+}
+INLINE void scatter_rows(const float *lanes, size_t rows, size_t columns, float *to,
+                         ptrdiff_t row_stride)
+{
+    for (size_t r = 0; r < rows; r++, to += row_stride)
+        for (size_t i = 0; i < columns; i++)
+            to[i] = *lanes++;
+}
+
 #define LOOP(name, ns, on_vectors, on_doubles)                                                     \
     INLINE vf on_vectors_##name(vf x, vf y)                                                        \
     {                                                                                              \
@@ -77,6 +98,23 @@ INLINE vf tile_load_part(const float *p, ptrdiff_t column_stride, size_t i, size
                                           tile_load_part(b, sb, i, count - i)),                    \
                         count - i);                                                                \
     }                                                                                              \
+    static void short_rows_##name(const struct tile *tile, const float *a, const float *b,         \
+                                  float *c)                                                        \
+    {                                                                                              \
+        const size_t columns = tile->columns, most = VW / columns;                                 \
+        const ptrdiff_t ra = tile->row_strides[0], rb = tile->row_strides[1];                      \
+        const ptrdiff_t sa = tile->column_strides[0], sb = tile->column_strides[1];                \
+        float x[VW] = {0}, y[VW] = {0};                                                            \
+                                                                                                   \
+        for (size_t r = 0, rows; r < tile->rows; r += rows) {                                      \
+            rows = tile->rows - r < most ? tile->rows - r : most;                                  \
+            gather_rows(a + (ptrdiff_t)r * ra, ra, sa, rows, columns, x);                          \
+            gather_rows(b + (ptrdiff_t)r * rb, rb, sb, rows, columns, y);                          \
+            vstore(x, on_vectors_##name(vload(x), vload(y)));                                      \
+            scatter_rows(x, rows, columns, c + (ptrdiff_t)r * tile->out_row_stride,                \
+                         tile->out_row_stride);                                                    \
+        }                                                                                          \
+    }                                                                                              \
     static void tile_##name(void *arg, const struct tile *tile, const void *const *in, void *out)  \
     {                                                                                              \
         const float *a = in[0], *b = in[1];                                                        \
@@ -84,6 +122,10 @@ INLINE vf tile_load_part(const float *p, ptrdiff_t column_stride, size_t i, size
         ptrdiff_t sa = tile->column_strides[0], sb = tile->column_strides[1];                      \
                                                                                                    \
         (void)arg;                                                                                 \
+        if (tile->rows > 1 && tile->columns <= VW / 2) {                                           \
+            short_rows_##name(tile, a, b, c);                                                      \
+            return;                                                                                \
+        }                                                                                          \
         for (size_t r = 0; r < tile->rows; r++) {                                                  \
             if (sa == 1 && sb == 1)                                                                \
                 pair_row_##name(a, 1, b, 1, c, tile->columns);                                     \

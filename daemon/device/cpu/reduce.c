@@ -21,7 +21,7 @@
 #include "device/cpu/team.h"
 #include "device/cpu/wide.h"
 
-enum { CHUNK = 256, BLOCK_ROWS = 512 };
+enum { CHUNK = 256, BLOCK_ROWS = 512, SHORT_ROW = 8 };
 
 enum way { SUM, MEAN, L1, L2, SUM_SQUARE, LOG_SUM, LOG_SUM_EXP, MAX, MIN, PROD };
 
@@ -50,6 +50,7 @@ struct reduce_state {
     struct axes kept; /* in the order of the output */
     struct axes reduced;
     bool in_columns;      /* the last dimension in memory is kept */
+    bool in_short_rows;   /* few elements behind each result, one result after the other */
     size_t wide_bytes;    /* of scratch, for 16-bit operands */
     size_t packed_bytes;  /* of scratch: the blocked result, before it is made plain */
     size_t reduced_count; /* elements behind one result */
@@ -101,6 +102,11 @@ static void make_axes(struct reduce_state *state, const struct operand *in, size
     if (state->kept.count == 1)
         state->in_columns = false;
     state->reduced_count = state->reduced.count;
+    /* also for a single result: a row alone has the bits of one among others */
+    state->in_short_rows =
+        state->way != LOG_SUM_EXP && state->reduced.rank == 1 && state->reduced.strides[0] == 1 &&
+        state->reduced.count <= SHORT_ROW && state->kept.rank == 1 &&
+        (state->kept.count == 1 || state->kept.strides[0] == state->reduced.count);
 }
 
 static enum status find_reduced(const struct kernel_call *call, bool *reduced)
@@ -158,9 +164,12 @@ static double reduce_rows(const struct reduce_state *state, enum reduce_loop loo
 {
     const struct axes *axes = &state->reduced;
     size_t length = axes->dims[axes->rank - 1];
-    struct axes outer = *axes;
+    struct axes outer;
     double total = state->loops->row[loop](x, 0, shift);
 
+    if (axes->rank == 1)
+        return combine(loop, total, state->loops->row[loop](x, length, shift));
+    outer = *axes;
     outer.rank--;
     for (size_t i = 0; length > 0 && i < axes->count / length; i++)
         total = combine(loop, total,
@@ -240,6 +249,39 @@ static void reduce_chunks(void *arg, unsigned member, unsigned members)
         for (size_t k = 0; k < count; k++)
             job->out[first + k] = (float)finish(state, (double)totals[k], (double)shifts[k]);
     }
+}
+
+/* Many results of a few neighbours each: their first elements, then their second … */
+static void reduce_short_rows(void *arg, unsigned member, unsigned members)
+{
+    const struct reduce_job *job = arg;
+    const struct reduce_state *state = job->state;
+    const size_t length = state->reduced.count, count = state->kept.count;
+    const float neutral = (float)state->loops->row[state->loop](NULL, 0, 0);
+    size_t from, to;
+
+    team_share((count + CHUNK - 1) / CHUNK, member, members, &from, &to);
+    for (size_t first = from * CHUNK; first < to * CHUNK && first < count; first += CHUNK) {
+        const size_t part = count - first < CHUNK ? count - first : CHUNK;
+        const float *x = job->in + first * length;
+        float elements[CHUNK], totals[CHUNK];
+
+        fill(totals, part, neutral);
+        for (size_t k = 0; k < length; k++) {
+            for (size_t i = 0; i < part; i++)
+                elements[i] = x[i * length + k];
+            state->loops->columns[state->loop](elements, totals, part, NULL);
+        }
+        for (size_t i = 0; i < part; i++)
+            job->out[first + i] = (float)finish(state, (double)totals[i], 0);
+    }
+}
+
+static team_fn float_share(const struct reduce_state *state)
+{
+    return state->in_short_rows ? reduce_short_rows
+           : state->in_columns  ? reduce_chunks
+                                : reduce_results;
 }
 
 /* ---- doubles and integers: one element after the other ---- */
@@ -490,8 +532,7 @@ static void run_floats(const struct reduce_state *state, const struct kernel_cal
     wide_open(call, run, in, out);
     job.in = in[0];
     job.out = state->packed_bytes > 0 ? run->scratch : out[0];
-    team_run(team_size(run->lane->threads, work),
-             state->in_columns ? reduce_chunks : reduce_results, &job);
+    team_run(team_size(run->lane->threads, work), float_share(state), &job);
     if (state->packed_bytes > 0)
         drop_padding(call->out[0], call->device->channel_block, run->scratch, out[0]);
     wide_close(call, run, out);

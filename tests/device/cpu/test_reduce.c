@@ -174,6 +174,33 @@ static void long_sums_lose_nothing(void **state)
     }
 }
 
+static void short_rows_are_right_alone_and_among_others(void **state)
+{
+    static const double last[] = {-1};
+    static const char *const ops[] = {"ReduceSum",  "ReduceMax", "ReduceProd",
+                                      "ReduceMean", "ReduceL2",  "ReduceLogSum"};
+
+    for (size_t op = 0; op < sizeof(ops) / sizeof(ops[0]); op++)
+        for (int64_t length = 2; length < 10; length++)
+            for (int64_t results = 1; results < 600; results += 298) {
+                struct reduce_attrs attrs = {.keepdims = 0};
+                struct setting setting = {.op = ops[op], .reduced = {false, false, true}};
+                struct op_test test = {
+                    .op = ops[op],
+                    .attrs = &attrs,
+                    .inputs = 2,
+                    .in = {{DTYPE_FLOAT, SHAPE(2, results, length), NULL, 0.5, 1.5},
+                           {DTYPE_INT64, SHAPE(1), last, .constant = true}},
+                    .reference = reduce,
+                    .arg = &setting,
+                    .relative = 1e-5,
+                    .absolute = 1e-6,
+                    .rows = true};
+
+                op_test_run(*state, &test);
+            }
+}
+
 static void spatial_means_work_in_blocked_layout(void **state)
 {
     static const double axes[] = {2, 3};
@@ -312,6 +339,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_reduction_has_its_values_over_any_axes),
         cmocka_unit_test(long_sums_lose_nothing),
+        cmocka_unit_test(short_rows_are_right_alone_and_among_others),
         cmocka_unit_test(spatial_means_work_in_blocked_layout),
         cmocka_unit_test(nothing_reduced_still_maps_each_element),
         cmocka_unit_test(axes_outside_the_rank_are_refused),
