@@ -271,7 +271,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
     const struct ensemble_state *state = arg;
     struct ensemble_job job = {.state = state, .call = call, .run = run, .status = STATUS_OK};
     bool text = state->labels != NULL && state->labels->classlabels_strings.count > 0;
-    double work = (double)state->rows * (double)state->trees.root_count * 30;
+    double work = (double)state->rows * (double)state->trees.root_count * 15;
     unsigned threads = call->threads > 0 ? call->threads : 1;
 
     team_run(text ? 1 : team_size(threads, work), run_rows, &job);

@@ -100,6 +100,28 @@ static enum status check_target(int64_t target, size_t targets, struct error *er
     return STATUS_OK;
 }
 
+/* Nodes that are leaves, in the old form, are named as leaves: walks then end at the sign. */
+static int32_t name_leaf(const struct trees *trees, int32_t branch)
+{
+    return branch >= 0 && trees->nodes[branch].mode == TREE_LEAF ? ~branch : branch;
+}
+
+static void finish(struct trees *trees)
+{
+    trees->all_leq = true;
+    for (size_t i = 0; i < trees->root_count; i++)
+        trees->roots[i] = name_leaf(trees, trees->roots[i]);
+    for (size_t i = 0; i < trees->node_count; i++) {
+        struct tree_node *node = &trees->nodes[i];
+
+        if (node->mode == TREE_LEAF)
+            continue;
+        node->yes = name_leaf(trees, node->yes);
+        node->no = name_leaf(trees, node->no);
+        trees->all_leq = trees->all_leq && node->mode == TREE_LEQ;
+    }
+}
+
 /* ---- TreeEnsembleClassifier, TreeEnsembleRegressor: nodes known by (tree, node) ---- */
 
 struct name {
@@ -268,6 +290,7 @@ static enum status read_old(struct trees *trees, const struct tree_attrs *attrs,
         TRY(read_node(trees, attrs, names, i, features, err));
     TRY(find_roots(trees, err));
     TRY(check_ends(trees, err));
+    finish(trees);
     return read_votes(trees, attrs, names, err);
 }
 
@@ -361,7 +384,9 @@ enum status trees_init_new(struct trees *trees, const struct tree_ensemble_attrs
         trees->votes[i] = (struct tree_vote){tensor_at(&attrs->leaf_weights, i),
                                              (int32_t)attrs->leaf_targetids.values[i]};
     }
-    return check_ends(trees, err);
+    TRY(check_ends(trees, err));
+    finish(trees);
+    return STATUS_OK;
 }
 
 /* ---- walking ---- */
@@ -393,10 +418,18 @@ size_t trees_walk(const struct trees *trees, int32_t root, const double *x)
 {
     int32_t at = root;
 
-    while (at >= 0 && trees->nodes[at].mode != TREE_LEAF) {
+    if (trees->all_leq)
+        while (at >= 0) {
+            const struct tree_node *node = &trees->nodes[at];
+            const double value = x[node->feature];
+
+            at = value <= node->threshold || (isnan(value) && node->missing_yes) ? node->yes
+                                                                                 : node->no;
+        }
+    while (at >= 0) {
         const struct tree_node *node = &trees->nodes[at];
 
         at = takes_yes(node, x[node->feature]) ? node->yes : node->no;
     }
-    return at >= 0 ? (size_t)at : (size_t)~at;
+    return (size_t)~at;
 }

@@ -1,7 +1,7 @@
 /* An ensemble of decision trees, checked and laid out for walking.
  *
- * A node's branches are node indices, or leaves as their bitwise complement.  Every tree ends: a
- * node is reached from one place only, and no branch points anywhere else.
+ * A node's branches, and roots, are node indices, or leaves as their bitwise complement.  Every tree
+ * ends: a node is reached from one place only, and no branch points anywhere else.
  */
 #ifndef DEVICE_CPU_TREES_H
 #define DEVICE_CPU_TREES_H
@@ -31,6 +31,7 @@ struct trees {
     int32_t *leaf_votes; /* of leaf i: votes [leaf_votes[i], leaf_votes[i + 1]) */
     struct tree_vote *votes;
     size_t targets;
+    bool all_leq; /* every node asks whether x <= threshold */
 };
 
 /* Both fill `trees`, to be given to trees_deinit() also after a failure. */
