@@ -30,8 +30,11 @@ def convolutions(path):
     wide = n.weight(n.normal(16, 81, 3, 31))
     x = n.node("Relu", n.node("Conv", x, wide, kernel_shape=[3, 31], pads=[1, 15, 1, 15]))
     up = n.node("ConvTranspose", x, n.weight(n.normal(16, 20, 2, 2)), kernel_shape=[2, 2], strides=[2, 2])
-    x = n.node("Resize", up, "", n.weight(numpy.array([1, 1, 2, 2], "f4")), mode="linear")
-    x = n.node("AveragePool", n.conv(x, 20, 64, 3, 2), kernel_shape=[2, 2], strides=[2, 2])
+    few = n.node("ConvTranspose", n.conv(x, 16, 6, 3), n.weight(n.normal(6, 2, 3, 3)), kernel_shape=[3, 3],
+                 strides=[2, 2], pads=[1] * 4, output_padding=[1, 1])  # in plain layout, phase by phase
+    x = n.node("Concat", up, n.node("MaxPool", few, kernel_shape=[3, 3], pads=[1] * 4), axis=1)
+    x = n.node("Resize", x, "", n.weight(numpy.array([1, 1, 2, 2], "f4")), mode="linear")
+    x = n.node("AveragePool", n.conv(x, 22, 64, 3, 2), kernel_shape=[2, 2], strides=[2, 2])
     x = n.norm(n.conv(x, 64, 320, 3, 2), 320)
     x = n.node("Relu", n.conv(x, 320, 320, 3))
     n.node("Softmax", n.dense(n.node("Flatten", n.node("GlobalAveragePool", x), axis=1), 320, 10), axis=-1)
