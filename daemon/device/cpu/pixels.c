@@ -408,4 +408,5 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 
 PIXELS(conv_pixels, refuses_few);
 PIXELS(conv_pixels_rest, refuses_rest); /* behind all that is blocked */
-PIXELS(conv_transpose_pixels, refuses_rest);
+PIXELS(conv_transpose_pixels, refuses_few);
+PIXELS(conv_transpose_pixels_rest, refuses_rest);
