@@ -68,6 +68,18 @@ static uint64_t padding_bytes(const struct making *making, const struct node *no
     return bytes;
 }
 
+/* By how much blocks of output channels that are partly empty lengthen the arithmetic. */
+static uint64_t padded_times(const struct making *making, const struct node *node)
+{
+    const struct value *value = node->outputs > 0 ? node->out[0] : NULL;
+    const int64_t block = making->network->device->channel_block;
+
+    if (value == NULL || !value_is_blockable(making, value) ||
+        value_other_layout(value) != LAYOUT_BLOCKED || value->shape.dims[1] < 1)
+        return 1;
+    return (uint64_t)((value->shape.dims[1] + block - 1) / block * block / value->shape.dims[1]);
+}
+
 /* The layout of side 1 for all that the node touches; false when there is none. */
 static bool other_layout(const struct making *making, const struct node *node,
                          enum layout *out_layout)
@@ -114,7 +126,7 @@ static enum status find_options(struct making *making, struct node *node,
         if (plain_rank > best_blocked)
             options->cost[0] += node_row_work(node) / 2;
         else if (plain_rank < best_blocked)
-            options->cost[1] += node_row_work(node) / 2;
+            options->cost[1] += node_row_work(node) / 2 * padded_times(making, node);
     }
     return STATUS_OK;
 }
