@@ -164,17 +164,60 @@ static void gather(const struct ensemble_state *state, const struct tree_vote *v
     to->any = true;
 }
 
-static void vote_row(const struct ensemble_state *state, const double *x, struct gathered *scores)
+/* All votes for the only target: the sum stays in a register. */
+static inline __attribute__((always_inline)) struct gathered
+sum_votes(const struct trees *trees, const double *x, const bool leq)
+{
+    struct gathered sum = {0};
+
+    for (size_t i = 0; i < trees->root_count; i++) {
+        size_t leaf =
+            leq ? trees_walk_leq(trees, trees->roots[i], x) : trees_walk(trees, trees->roots[i], x);
+
+        for (int32_t v = trees->leaf_votes[leaf]; v < trees->leaf_votes[leaf + 1]; v++) {
+            sum.value += trees->votes[v].weight;
+            sum.any = true;
+        }
+    }
+    return sum;
+}
+
+static void gather_votes(const struct ensemble_state *state, const double *x, bool leq,
+                         struct gathered *scores)
 {
     const struct trees *trees = &state->trees;
 
     memset(scores, 0, state->targets * sizeof(*scores));
     for (size_t i = 0; i < trees->root_count; i++) {
-        size_t leaf = trees_walk(trees, trees->roots[i], x);
+        size_t leaf =
+            leq ? trees_walk_leq(trees, trees->roots[i], x) : trees_walk(trees, trees->roots[i], x);
 
         for (int32_t v = trees->leaf_votes[leaf]; v < trees->leaf_votes[leaf + 1]; v++)
             gather(state, &trees->votes[v], &scores[trees->votes[v].target]);
     }
+}
+
+static bool has_nan(const double *x, int64_t count)
+{
+    bool found = false;
+
+    for (int64_t i = 0; i < count; i++)
+        found = found || isnan(x[i]);
+    return found;
+}
+
+static void vote_row(const struct ensemble_state *state, const double *x, struct gathered *scores)
+{
+    const struct trees *trees = &state->trees;
+    const bool leq = trees->all_leq && !has_nan(x, state->features);
+
+    if (state->targets != 1 || state->aggregate == AGGREGATE_MIN ||
+        state->aggregate == AGGREGATE_MAX)
+        gather_votes(state, x, leq, scores);
+    else if (leq)
+        scores[0] = sum_votes(trees, x, true);
+    else
+        scores[0] = sum_votes(trees, x, false);
     for (size_t t = 0; t < state->targets; t++) {
         if (state->aggregate == AGGREGATE_AVERAGE)
             scores[t].value /= (double)trees->root_count;

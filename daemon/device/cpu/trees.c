@@ -418,14 +418,6 @@ size_t trees_walk(const struct trees *trees, int32_t root, const double *x)
 {
     int32_t at = root;
 
-    if (trees->all_leq)
-        while (at >= 0) {
-            const struct tree_node *node = &trees->nodes[at];
-            const double value = x[node->feature];
-
-            at = value <= node->threshold || (isnan(value) && node->missing_yes) ? node->yes
-                                                                                 : node->no;
-        }
     while (at >= 0) {
         const struct tree_node *node = &trees->nodes[at];
 

@@ -1,10 +1,12 @@
 /* An ensemble of decision trees, checked and laid out for walking.
  *
- * A node's branches, and roots, are node indices, or leaves as their bitwise complement.  Every tree
- * ends: a node is reached from one place only, and no branch points anywhere else.
+ * A node's branches, and roots, are node indices, or leaves as their bitwise complement.  Every
+ * tree ends: a node is reached from one place only, and no branch points anywhere else.
  */
 #ifndef DEVICE_CPU_TREES_H
 #define DEVICE_CPU_TREES_H
+
+#include <stdbool.h>
 
 #include "ops/ml.h"
 
@@ -43,5 +45,17 @@ void trees_deinit(struct trees *trees);
 
 /* The leaf that row `x` ends in. */
 size_t trees_walk(const struct trees *trees, int32_t root, const double *x);
+/* The same where all_leq, for a row without NaN. */
+static inline size_t trees_walk_leq(const struct trees *trees, int32_t root, const double *x)
+{
+    int32_t at = root;
+
+    while (at >= 0) {
+        const struct tree_node *node = &trees->nodes[at];
+
+        at = x[node->feature] <= node->threshold ? node->yes : node->no;
+    }
+    return (size_t)~at;
+}
 
 #endif
