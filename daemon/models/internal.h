@@ -43,12 +43,6 @@ struct command { /* an explicit load or unload */
     uint64_t freed_bytes;
 };
 
-/* Something for the keeper to do. */
-struct errand {
-    struct mail mail; /* first */
-    void (*run)(struct repository *repository, struct errand *errand);
-};
-
 /* Batches that lack room beside the weights of others; under the repository's lock. */
 struct need {
     uint64_t bytes;                  /* the most that one lacks; 0: none does */
@@ -132,8 +126,6 @@ void retire_model(struct repository *repository, struct model *model, struct mod
 /* What the policy does not want of what is there. */
 void retire_unwanted(struct repository *repository, struct entry *entry,
                      const Inference__ModelConfig *config, const int64_t *versions, size_t count);
-/* Nobody asks for the retired model any more: it leaves the device, whoever still has it. */
-void retire_drained(struct model *model);
 /* Nobody has the retired model any more: it is destroyed, and an unload that waits for it ends. */
 void retire_end(struct repository *repository, struct model *model);
 /* What a command that is over tells its caller; frees it. */

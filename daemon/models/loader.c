@@ -190,7 +190,6 @@ static enum status load_version(struct repository *repository, struct entry *ent
         return status;
     }
     model->loader = &repository->loader;
-    model->drained.kind = MESSAGE_DRAINED;
     model->message.kind = MESSAGE_GONE;
     resident_start(model, repository);
     old = publish(repository, entry, model);
@@ -464,9 +463,6 @@ static void handle(struct repository *repository, struct message *message, bool 
             refuse_command(CONTAINER_OF(message, struct command, message));
         else
             run_command(repository, CONTAINER_OF(message, struct command, message));
-        break;
-    case MESSAGE_DRAINED:
-        retire_drained(CONTAINER_OF(message, struct model, drained));
         break;
     case MESSAGE_GONE:
         retire_end(repository, CONTAINER_OF(message, struct model, message));

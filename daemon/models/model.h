@@ -13,15 +13,21 @@
 /* What the loader thread is told. */
 struct message {
     struct mail mail;
-    enum { MESSAGE_COMMAND, MESSAGE_DRAINED, MESSAGE_GONE, MESSAGE_STOP } kind;
+    enum { MESSAGE_COMMAND, MESSAGE_GONE, MESSAGE_STOP } kind;
+};
+
+/* Something for the keeper to do. */
+struct errand {
+    struct mail mail; /* first */
+    void (*run)(struct repository *repository, struct errand *errand);
 };
 
 struct command; /* internal.h */
 
 struct model {
     atomic_uint references;
-    struct message drained; /* to the loader, when its queue has ended */
-    struct message message; /* … and when no reference is left */
+    struct errand drained;  /* to the keeper, when its queue has ended */
+    struct message message; /* to the loader, when no reference is left */
     struct mailbox *loader;
     struct command *waiter; /* the unload that waits for it; NULL: none */
     struct arena arena;     /* ports, names, labels */

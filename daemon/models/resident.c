@@ -167,7 +167,8 @@ void resident_end_move(struct model *model)
 {
     struct repository *repository = model->resident.repository;
     struct resident *resident = &model->resident;
-    bool is_lost, is_back;
+    bool is_lost, is_back, is_over;
+    struct queue_use use;
 
     pthread_mutex_lock(&repository->lock);
     is_back = resident->where != RESIDENCY_DEVICE && place_of(model) == RESIDENCY_DEVICE;
@@ -180,9 +181,13 @@ void resident_end_move(struct model *model)
     pthread_mutex_lock(&repository->lock);
     resident->is_moving = false;
     is_lost = resident->is_retired && resident->where != RESIDENCY_DEVICE;
+    queue_read_use(model->queue, &use);
+    is_over = resident->is_retired && is_back && use.pending == 0;
     pthread_mutex_unlock(&repository->lock);
     if (is_lost)
         resident_retire(model);
+    if (is_over) /* those who waited have gone */
+        resident_clear(model);
     keeper_nudge(repository);
 }
 
@@ -277,7 +282,7 @@ uint64_t resident_leave(struct model *model, enum residency to, enum park park,
     return freed;
 }
 
-uint64_t resident_clear(struct model *model)
+void resident_clear(struct model *model)
 {
     struct repository *repository = model->resident.repository;
     struct resident *resident = &model->resident;
@@ -290,11 +295,13 @@ uint64_t resident_clear(struct model *model)
     resident->is_moving = resident->is_moving || begun;
     pthread_mutex_unlock(&repository->lock);
     if (!begun)
-        return 0;
+        return;
     freed = network_leave(model->network);
     (void)network_strip(model->network);
+    pthread_mutex_lock(&repository->lock);
+    resident->cleared_bytes += freed;
+    pthread_mutex_unlock(&repository->lock);
     resident_end_move(model);
-    return freed;
 }
 
 /* ---- coming back ---- */

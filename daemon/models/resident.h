@@ -27,6 +27,7 @@ struct resident {
     bool is_moving;
     bool is_wanted;          /* somebody asked for it without a request: wake */
     bool is_retired;         /* out of the table: it comes back for nobody any more */
+    uint64_t cleared_bytes;  /* of the device, given back since then */
     bool is_pinned;          /* never leaves; constant */
     int64_t own_keep_us;     /* its configuration's; constant.  KEEP_ALIVE_DEFAULT: ModelIdle= */
     _Atomic int64_t keep_us; /* of the last request; KEEP_ALIVE_DEFAULT: own_keep_us */
@@ -68,8 +69,8 @@ MUST_CHECK enum status resident_return(struct model *model, struct error *err);
  * retired one is retired again. */
 void resident_end_move(struct model *model);
 /* It is out of the table and nobody asks for it any more: nothing of it stays but its name, pinned
- * or not, unless it is on its way or visited.  Returns the bytes of device memory given back. */
-uint64_t resident_clear(struct model *model);
+ * or not, unless it is on its way (then it happens at the end of that) or visited. */
+void resident_clear(struct model *model);
 /* It is out of the table: what waits for it goes to the model that took its place, or is refused,
  * unless it is on its way back. */
 void resident_retire(struct model *model);

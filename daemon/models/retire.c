@@ -1,9 +1,9 @@
 /* Models leave the table.
  *
  * To retire a model: take it out of the table, close its queue; when the queue has drained the
- * model comes back to the loader's thread by mail, leaves the device, and the published reference
- * goes; when the last user's goes too it comes back once more and is destroyed.  Nothing ever waits
- * for that but the reply to `unload`.
+ * keeper lets it leave the device, for the loader may be waiting for just that memory, and the
+ * published reference goes; when the last user's goes too the model comes back to the loader's
+ * thread by mail and is destroyed.  Nothing ever waits for that but the reply to `unload`.
  *
  * A user may be a model that was replaced by this one before and has work left: however many are
  * loaded one after the other meanwhile, only the last holds device memory.
@@ -21,15 +21,15 @@ static void on_drained(void *arg)
 {
     struct model *model = arg;
 
-    mailbox_put(model->loader, &model->drained.mail);
+    keeper_send(model->resident.repository, &model->drained);
 }
 
-void retire_drained(struct model *model)
+static void run_drained(struct repository *repository, struct errand *errand)
 {
-    uint64_t freed = resident_clear(model);
+    struct model *model = CONTAINER_OF(errand, struct model, drained);
 
-    if (model->waiter != NULL)
-        model->waiter->freed_bytes += freed;
+    (void)repository;
+    resident_clear(model);
     model_unref(model);
 }
 
@@ -42,6 +42,7 @@ void retire_model(struct repository *repository, struct model *model, struct mod
     if (waiter != NULL)
         waiter->remaining++;
     model->waiter = waiter;
+    model->drained.run = run_drained;
     (void)model_ref(model); /* it may be gone as soon as its queue has drained */
     queue_close(model->queue, on_drained, model);
     resident_retire(model);
@@ -142,7 +143,8 @@ void retire_end(struct repository *repository, struct model *model)
 
     note_gone(repository, model);
     log_debug("model '%s' version %s is gone", model->name, model->version_text);
-    freed = model_destroy(model);
+    freed = model->resident.cleared_bytes;
+    freed += model_destroy(model);
     /* Activations are shared by all models, and cached ones are cheap to get back: what this model
      * made the lanes grow to goes with it. */
     (void)batcher_trim(repository->config.batcher, 0);

@@ -686,11 +686,58 @@ static void of_models_that_replace_each_other_only_the_last_holds_memory(void **
     first = find_m();
     for (int i = 0; i < 4; i++)
         assert_ok(load("m", NULL));
-    assert_int_equal(unload("nobody"), STATUS_NOT_FOUND); /* behind whatever they left to do */
+    (void)put_to_sleep("nobody", SLEEP_ALL); /* behind whatever they left to the keeper */
     after = weight_bytes();
     model_unref(first);
     assert_int_equal(after, held);
     assert_answers("m");
+}
+
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+/* On the loader's thread, which stands in front of the gate. */
+static void pass_gate(void *arg)
+{
+    (void)arg;
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+}
+
+/* The loader may be waiting for that very memory. */
+static void a_retired_model_leaves_the_device_whatever_the_loader_does(void **state)
+{
+    struct waiter waiter = {.ask = {.in = {floats(asked, 1, WIDTH)}}};
+    struct model *model;
+    struct queue_use use;
+    uint64_t held;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    held = weight_bytes();
+    repository_on_change(bench.repository, pass_gate, NULL);
+    pthread_mutex_lock(&bench.lock); /* the answer cannot be handed over */
+    assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_m, &waiter), 0);
+    model = find_m();
+    do {
+        (void)sched_yield();
+        queue_read_use(model->queue, &use);
+    } while (use.pending == 0 || use.is_busy);
+    model_unref(model);
+    pthread_mutex_lock(&gate);
+    repository_unload(bench.repository, "m", on_command_done, NULL);
+    while (state_of("m", "1") != MODEL_UNLOADING)
+        (void)sched_yield();
+    assert_int_equal(weight_bytes(), held);
+    pthread_mutex_unlock(&bench.lock);
+    while (weight_bytes() > 0)
+        (void)sched_yield();
+    pthread_mutex_unlock(&gate);
+    end_wait(&waiter);
+    assert_multiplied(&waiter.ask, 1);
+    ask_end(&waiter.ask);
+    assert_ok(await_command());
+    assert_int_equal(bench.freed_bytes, held);
 }
 
 static void a_pinned_model_leaves_with_its_unload_to_the_byte(void **state)
@@ -733,6 +780,7 @@ int main(void)
         TEST(a_way_back_that_was_put_off_and_then_fails_is_told_to_who_waits),
         TEST(a_wake_without_room_leaves_nobody_waiting),
         TEST(of_models_that_replace_each_other_only_the_last_holds_memory),
+        TEST(a_retired_model_leaves_the_device_whatever_the_loader_does),
         TEST(a_pinned_model_leaves_with_its_unload_to_the_byte),
     };
 
