@@ -1,6 +1,7 @@
 """Random events under a budget of 60 % of the models' sum: infer, load, unload, evict, wake, cancel,
 clients that are killed, room for others.  Every answer is compared with the right one, every refusal is
-one of the rules', and the ledger is exact before, meanwhile and afterwards.
+one of the rules', and the ledger is exact before, meanwhile and afterwards.  The same beside a hog that takes
+the device's memory and gives it back.
 
     test_chaos.py PROGRAM        CHAOS_EVENTS=1000 CHAOS_SEED=1 in the environment choose how many and which
 
@@ -36,6 +37,7 @@ EVENTS = int(os.environ.get("CHAOS_EVENTS", "200"))
 SEED = int(os.environ.get("CHAOS_SEED", "1"))
 WORKERS = 6
 SHARE = 0.6
+HOST_CACHE = 6 << 20
 # name: (width, layers); the sum of their weights is about 15 MiB
 MODELS = {"a": (256, 1), "b": (256, 4), "c": (384, 2), "d": (512, 1), "e": (512, 2), "f": (512, 3),
           "g": (768, 1), "h": (640, 2)}
@@ -47,6 +49,9 @@ RULES = [re.compile(rule) for rule in (
     r"NOT_FOUND.*has no available versions",                # the same, without a version in the request
     r"UNAVAILABLE.*was unloaded before it was back",
 )]
+# Beside a hog besides: nobody has to wait for ever for memory that it holds.
+HOG_RULES = [re.compile(r"RESOURCE_EXHAUSTED|DEADLINE_EXCEEDED|^429 |^400 .*(memory|available)")]
+DEVICE = 64 << 20
 VICTIM = """
 import socket, sys
 client = socket.socket(socket.AF_UNIX)
@@ -87,12 +92,15 @@ class Chaos(unittest.TestCase):
         self.lock = threading.Lock()
         self.outcomes = collections.Counter()
         self.wrong, self.refused, self.overdrawn = [], [], []
+        self.hog, self.rules = None, RULES
 
-    def start(self, limit, idle="500ms"):
+    def start(self, limit, idle="500ms", more=()):
+        environment = {"SLUICE_FAULT": f"size={DEVICE} hog={self.hog}"} if self.hog else {}
         self.server = harness.Server(PROGRAM, ["Models.ControlMode=explicit", f"Memory.Limit={limit}",
-                                               "Memory.HostCache=6M", f"Models.ModelIdle={idle}",
-                                               "Models.ModelDrop=2s"], as_daemon=True,
-                                     more=["--model-repository", self.folder.name])
+                                               f"Memory.HostCache={HOST_CACHE}", f"Models.ModelIdle={idle}",
+                                               "Models.ModelDrop=2s", "Memory.Dwell=500ms", *more],
+                                     as_daemon=True, more=["--model-repository", self.folder.name],
+                                     environment=environment)
 
     def admin(self, method, path, body=None):
         status, _, answer = self.server.request(method, "/sluice/v1/" + path,
@@ -129,7 +137,7 @@ class Chaos(unittest.TestCase):
 
     def refuse(self, event, text):
         with self.lock:
-            by_rule = any(rule.search(text) for rule in RULES)
+            by_rule = any(rule.search(text) for rule in self.rules)
             self.outcomes["refused by rule" if by_rule else "failed"] += 1
             if not by_rule:
                 self.refused.append((event, text))
@@ -177,6 +185,16 @@ class Chaos(unittest.TestCase):
     def run_unload(self, event, name, x, number, client):
         self.command(event, f"models/{name}/unload")
         self.command(event, f"models/{name}/load", also=r"on the device: .*(in use|moving|run|held)|at level evict")
+
+    def run_hog(self, event, name, x, number, client):
+        """Somebody takes up to all of the device, and gives it back after a moment."""
+        with open(self.hog, "w") as file:
+            file.write(str(DEVICE - ((number % 4) << 20)))
+        time.sleep((number % 6) / 10)
+        with open(self.hog, "w") as file:
+            file.write("0")
+        with self.lock:
+            self.outcomes["hogged"] += 1
 
     def run_room(self, event, name, x, number, client):
         self.command(event, "make-room", {"bytes": 1 << (16 + number % 8), "within_us": 500000,
@@ -261,20 +279,35 @@ class Chaos(unittest.TestCase):
             failures.append((event, repr(failure)))
         client.close()
 
-    def make_events(self):
+    def make_events(self, more):
         dice = random.Random(SEED)
-        kinds, weights = zip(*WEIGHTS_OF_EVENTS.items())
+        kinds, weights = zip(*WEIGHTS_OF_EVENTS.items(), *more.items())
         return [(dice.choices(kinds, weights)[0], dice.choice(list(MODELS)), dice.randint(1, 8), number)
                 for number in range(EVENTS)]
 
+    def await_calm(self):
+        """The level comes down by itself, nobody is said to wait, and HostCache= is kept."""
+        harness.wait_for("the level falls", lambda: self.memory()["level"] in ("normal", "trim") or
+                         self.memory()["pinned"], seconds=60)
+        harness.wait_for("no stall", lambda: self.memory()["pressure"]["stall_share"] == 0, seconds=60)
+        harness.wait_for("the host cache is kept", lambda: sum(
+            row.get("host_bytes", 0) for row in self.admin("GET", "models")[1]["models"]) <= HOST_CACHE)
+
     def test_random_events(self):
+        self.run_events({})
+
+    def test_random_events_beside_a_hog(self):
+        self.hog, self.rules = harness.temporary_file(self, "0"), RULES + HOG_RULES
+        self.run_events({"hog": 5}, ["Memory.Headroom=1M", "Memory.MemoryWait=5s"])
+
+    def run_events(self, kinds, more=()):
         limit = int(self.sum_of_models() * SHARE) // 4096 * 4096
-        self.start(limit)
+        self.start(limit, more=more)
         before = self.memory()
         self.assertEqual(before["reserved_bytes"], 0)
         for name in MODELS:
             self.assertEqual(self.admin("POST", f"models/{name}/load")[0], 200)
-        events, failures, began = self.make_events()[::-1], [], time.monotonic()
+        events, failures, began = self.make_events(kinds)[::-1], [], time.monotonic()
         threads = [threading.Thread(target=self.work, args=(events, limit, failures)) for _ in range(WORKERS)]
         for thread in threads:
             thread.start()
@@ -290,8 +323,9 @@ class Chaos(unittest.TestCase):
         self.assertEqual(self.wrong, [])
         self.assertEqual(self.refused, [])
         self.assertEqual(self.overdrawn, [])
-        self.assertGreater(self.outcomes["right"], EVENTS // 4)
-        self.assertGreater(back, EVENTS // 20)
+        self.assertGreater(self.outcomes["right"], EVENTS // 8 if self.hog else EVENTS // 4)
+        self.assertGreater(back, EVENTS // 40 if self.hog else EVENTS // 20)
+        self.await_calm()
         for name in MODELS:
             self.admin("POST", f"models/{name}/unload")
         self.admin("POST", "empty-cache", {"forced": True})
