@@ -12,6 +12,8 @@ lint() {
         --suppress=missingIncludeSystem --suppress=missingInclude --suppress=invalidPointerCast \
         --suppress=autoVariables \
         '-D__attribute__(x)=' -I daemon -I client/include -I client -j "$(nproc)" daemon client || bad=1
+    say "clang-tidy over the CUDA kernels"
+    scripts/tidy_kernels.sh || bad=1
     [ "$bad" -eq 0 ] || die "lint: see above"
     say "lint: clean"
 }
