@@ -4,7 +4,9 @@
  * whoever waits for the network finds its plan ready and its weights packed.  Packing reads the
  * constants from their file again (constant_restore), which notices a file changed in place.  Where
  * the device has memory of its own, what was packed may be kept in host memory (network_copy()) and
- * is copied back; what the plans made then want beside it is packed.
+ * is copied back; what the plans made then want beside it is packed.  So are the weights of steps
+ * that run on the host there: they are few and small, a shape or an index table for the most part,
+ * and a copy of host memory in host memory would take HostCache= from weights of the device.
  */
 #include <stdlib.h>
 #include <string.h>

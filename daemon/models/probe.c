@@ -5,7 +5,11 @@
 
 #include "base/clock.h"
 
-/* A probe may wait and run so long. */
+/* A probe may wait and run so long.  The loader waits with it, and is worth it: a model that is not
+ * proven is served one by one for as long as it is loaded.  Nothing of what it waits for is the
+ * loader's to give: batches that run (after 50 ms none starts before it), models in use (which are
+ * pressed to leave), retired ones (the keeper's), room held for another program (10 s, unless told
+ * otherwise).  Where only the load's own weights are in the way it does not wait at all. */
 #define PROBE_PATIENCE_US INT64_C(20000000)
 /* What is only measured goes behind everything else. */
 enum { NORMAL_PRIORITY = 1, LAST_PRIORITY = 2 };
