@@ -70,6 +70,7 @@ class AtStart(Case):
     def test_a_model_of_many_inputs_is_served_to_sluicectl_too(self):
         small_models.write(self.folder.name, "sum", small_models.sum_of(200))
         self.start()
+        harness.wait_for("ready", self.client.is_server_ready)
         ctl = [os.environ.get("SLUICECTL", "sluicectl"), "--json", "--server", "unix:" + self.server.path("admin")]
         ones = [word for i in range(200) for word in ("-i", f"x{i}=ones")]
         for words in (("bench", "sum", "-n", "3"), ("infer", "sum", *ones)):
