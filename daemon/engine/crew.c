@@ -10,15 +10,12 @@
 #include <stdint.h>
 
 #include "base/clock.h"
-#include "base/place.h"
 #include "engine/internal.h"
 
 enum { PATIENCE_US = 300, MOST_HELPERS = 15 };
 
 struct crew {
     atomic_size_t next;
-    atomic_uint helpers; /* that have begun */
-    int cpu;             /* the caller's */
     size_t count;
     crew_fn fn;
     void *arg;
@@ -37,7 +34,6 @@ static void *help(void *arg)
 {
     struct crew *crew = arg;
 
-    place_apart(crew->cpu, atomic_fetch_add(&crew->helpers, 1) + 1);
     while (run_one(crew))
         continue;
     return NULL;
@@ -70,7 +66,7 @@ static size_t call_helpers(struct crew *crew, unsigned threads, pthread_t helper
 
 void crew_run(const struct crew_size *size, size_t count, crew_fn fn, void *arg)
 {
-    struct crew crew = {.count = count, .fn = fn, .arg = arg, .cpu = place_now()};
+    struct crew crew = {.count = count, .fn = fn, .arg = arg};
     int64_t alone_until_us = size->is_much ? 0 : clock_now_us() + PATIENCE_US;
     pthread_t helpers[MOST_HELPERS];
     size_t made = 0;

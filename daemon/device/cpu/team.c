@@ -5,19 +5,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-#include "base/clock.h"
-#include "base/place.h"
 
 /* How long a member waits awake for the others before it sleeps, in turns of libgomp's loop: 0.1 to
  * 0.2 ms, which covers the pauses between the steps of a batch.  libgomp's own 300000 are up to 20
  * ms: on a machine with other work, the time slice of the very thread that is waited for. */
 #define SPIN_COUNT "3000"
-
-/* How often a member is moved at most: where it is moved back at once, other work is there. */
-enum { STAY_US = 20000 };
 
 /* libgomp's interface to compilers, and OpenMP's calls. */
 #define FUNCTIONS(FUNCTION)                                                                        \
@@ -77,33 +70,19 @@ unsigned team_enter(unsigned threads)
 struct job {
     team_fn fn;
     void *arg;
-    int cpu; /* of the caller */
 };
-
-/* A member that shares the caller's processor works after him, not beside him. */
-static void leave_caller(const struct job *job, unsigned member)
-{
-    static _Thread_local int64_t until_us;
-    int64_t now_us;
-
-    if (member == 0 || place_now() != job->cpu || (now_us = clock_now_us()) < until_us)
-        return;
-    place_apart(job->cpu, member);
-    until_us = now_us + STAY_US;
-}
 
 static void take_part(void *arg)
 {
     const struct job *job = arg;
-    unsigned member = (unsigned)openmp.omp_get_thread_num();
 
-    leave_caller(job, member);
-    job->fn(job->arg, member, (unsigned)openmp.omp_get_num_threads());
+    job->fn(job->arg, (unsigned)openmp.omp_get_thread_num(),
+            (unsigned)openmp.omp_get_num_threads());
 }
 
 void team_run(unsigned threads, team_fn fn, void *arg)
 {
-    struct job job = {.fn = fn, .arg = arg, .cpu = place_now()};
+    struct job job = {.fn = fn, .arg = arg};
 
     if (threads <= 1 || !team_open()) {
         fn(arg, 0, 1);
