@@ -250,8 +250,8 @@ class Cgroup:
             for name in ("memory.events", "memory.oom_control"):
                 with contextlib.suppress(OSError), open(f"{self.path}/{name}") as file:
                     kills = next((line.split()[1] for line in file if line.startswith("oom_kill ")), "?")
-            return f"memory cgroup of the same: most charged {peak / MiB:.0f} MiB, {kills} killed"
-        return "memory cgroup of the same"
+            return f"memory cgroup of 1.2 x that: most charged {peak / MiB:.0f} MiB, {kills} killed"
+        return "memory cgroup of 1.2 x that"
 
     def close(self):
         if self.path is not None:
@@ -261,15 +261,24 @@ class Cgroup:
 
 
 def part_hog(options):
-    budget, seconds = 512 * MiB, options.seconds or (8 if options.quick else 60)
-    limit, take = int(1.2 * budget), 512 * MiB
+    """First under RLIMIT_DATA alone, with a headroom that the hog eats into; then in a cgroup, whose limit is all
+    that the daemon sees."""
+    budget, take = 512 * MiB, 512 * MiB
+    limit = int(1.2 * budget)
+    held = run_hog(options, budget, take, f"{available_bytes() - take // 2}",
+                   lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)), lambda: f"RLIMIT_DATA {limit / MiB:.0f} MiB")
     group = Cgroup(limit)
+    if group.path is None:
+        print(f"hog: {group.text()}", flush=True)
+        return held
+    held &= run_hog(options, budget, take, "32M", group.enter, group.text)
+    group.close()
+    return held
 
-    def limited():
-        resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-        group.enter()
 
-    daemon = Daemon(options, f"Memory.Limit={budget}", f"Memory.Headroom={available_bytes() - take // 2}",
+def run_hog(options, budget, take, headroom, limited, text):
+    seconds = options.seconds or (8 if options.quick else 60)
+    daemon = Daemon(options, f"Memory.Limit={budget}", f"Memory.Headroom={headroom}",
                     "Memory.HostLimit=32M", "Server.MaxMessageBytes=16M", "Device.Lanes=2", "Memory.Dwell=500ms", child=limited)
     pid = daemon.server.process.pid
     counts, levels, stop = {"answered": 0, "refused": 0}, set(), threading.Event()
@@ -301,10 +310,9 @@ def part_hog(options):
     alive = daemon.server.process.poll() is None
     most = resident_bytes(pid)
     daemon.stop()  # fails when it does not leave by itself with 0
-    print(f"hog of {take / MiB:.0f} MiB taking and giving back for {seconds} s, budget {budget / MiB:.0f} MiB, RLIMIT_DATA "
-          f"{limit / MiB:.0f} MiB: {'alive' if alive else 'DEAD'}, {counts['answered']} answered, {counts['refused']} refused "
-          f"for memory, levels seen {sorted(levels)}, most resident {most / MiB:.0f} MiB, {group.text()}, {load()}", flush=True)
-    group.close()
+    print(f"hog of {take / MiB:.0f} MiB taking and giving back for {seconds} s, budget {budget / MiB:.0f} MiB, {text()}: "
+          f"{'alive' if alive else 'DEAD'}, {counts['answered']} answered, {counts['refused']} refused for memory, levels "
+          f"seen {sorted(levels)}, most resident {most / MiB:.0f} MiB, {load()}", flush=True)
     return alive and counts["answered"] > 0
 
 
