@@ -160,20 +160,26 @@ void connection_open(struct server *server, int fd, enum listener_role role, boo
     arm(connection, &connection->read_event, &connection->reading, true);
 }
 
+void connection_stop_protocol(struct connection *connection)
+{
+    struct call *call;
+
+    if (connection->protocol != NULL)
+        connection->protocol->stop(connection);
+    LIST_FOR_EACH (call, &connection->calls, struct call, link)
+        call_abandon(call);
+}
+
 void connection_close(struct connection *connection)
 {
     struct server *server = connection->server;
-    struct call *call;
 
     if (connection->closed)
         return;
     connection->closed = true;
     (void)event_del(&connection->read_event);
     (void)event_del(&connection->write_event);
-    if (connection->protocol != NULL)
-        connection->protocol->stop(connection);
-    LIST_FOR_EACH (call, &connection->calls, struct call, link)
-        call_abandon(call);
+    connection_stop_protocol(connection);
     output_deinit(&connection->output);
     (void)close(connection->fd);
     list_remove(&connection->dirty_link);
@@ -220,6 +226,7 @@ static bool send_all(struct connection *connection)
 
 void connection_settle(struct connection *connection)
 {
+    enum ending ending = ENDING_NONE;
     bool wants_write;
 
     if (connection->closed || connection->protocol == NULL)
@@ -229,10 +236,14 @@ void connection_settle(struct connection *connection)
         return;
     }
     wants_write = !output_is_empty(&connection->output);
-    if (!wants_write && connection->protocol->is_over(connection)) {
+    if (!wants_write)
+        ending = connection->protocol->ending(connection);
+    if (ending == ENDING_CLOSE) {
         connection_close(connection);
         return;
     }
+    if (ending == ENDING_LEAVE)
+        connection_leave(connection);
     arm(connection, &connection->write_event, &connection->writing, wants_write);
     if (connection->closed)
         return;

@@ -29,6 +29,12 @@ struct space {
     size_t in_place; /* bytes of the first piece that are a body's own memory; 0: none */
 };
 
+enum ending {
+    ENDING_NONE,  /* it goes on */
+    ENDING_LEAVE, /* the last word is said, and the peer may still be talking */
+    ENDING_CLOSE, /* nobody waits for a word */
+};
+
 struct protocol {
     const char *name;
     bool (*start)(struct connection *connection); /* false: no memory */
@@ -37,8 +43,8 @@ struct protocol {
     bool (*received)(struct connection *connection, const struct space *space, size_t size);
     /* Moves what there is to say into the output; false: close. */
     bool (*produce)(struct connection *connection);
-    /* Nothing is queued: may the connection be closed now? */
-    bool (*is_over)(struct connection *connection);
+    /* All that was queued is sent: what becomes of the connection? */
+    enum ending (*ending)(const struct connection *connection);
     bool (*wants_bytes)(const struct connection *connection); /* false: leave them in the socket */
     size_t (*missing)(const struct connection *connection);   /* bytes of a body still to come */
     void (*admitted)(struct call *call);                      /* its body is OPEN now */
@@ -49,6 +55,7 @@ struct protocol {
 };
 extern const struct protocol protocol_http1;
 extern const struct protocol protocol_http2;
+extern const struct protocol protocol_leaving; /* linger.c */
 
 enum http1_state {
     HTTP1_HEAD,
@@ -57,14 +64,13 @@ enum http1_state {
     HTTP1_CHUNK_DATA,
     HTTP1_CHUNK_END,
     HTTP1_TRAILER,
-    HTTP1_BUSY,   /* the request runs */
-    HTTP1_LINGER, /* the answer is the last one: read on so that it is not lost to a reset */
+    HTTP1_BUSY, /* the request runs */
+    HTTP1_LAST, /* the last answer is given: what comes after it is dropped */
 };
 
 struct http1 {
     enum http1_state state;
     bool close_after;
-    bool shut;      /* our side was shut down */
     bool head_only; /* the request is a HEAD: an answer has no body, whatever its head says */
     bool expects_continue; /* the client waits for a word before it sends the body */
     struct call *call;
@@ -111,6 +117,10 @@ struct connection {
 /* Adopts the descriptor, also on failure. */
 void connection_open(struct server *server, int fd, enum listener_role role, bool is_unix);
 void connection_close(struct connection *connection);
+/* Says that no more comes and closes when the peer does, or after 2 to 3 s (linger.c). */
+void connection_leave(struct connection *connection);
+/* Ends what its protocol has here: its state and the calls without an answer. */
+void connection_stop_protocol(struct connection *connection);
 /* Has something to say or to read again: looked at at the end of this loop turn. */
 void connection_touch(struct connection *connection);
 /* Called for touched ones by the server at the end of a turn. */

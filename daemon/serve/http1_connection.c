@@ -1,11 +1,10 @@
 /* HTTP/1.1 on a connection: one request at a time, its body received in place.
  *
- *   HEAD ──> BODY ─────────────────────────────────────────────> BUSY ──> HEAD | LINGER
+ *   HEAD ──> BODY ─────────────────────────────────────────────> BUSY ──> HEAD | LAST
  *       └──> CHUNK_SIZE ⇄ CHUNK_DATA, CHUNK_END … ──> TRAILER ──┘
  *
  * Bytes behind the running request are kept (`pending`) and reading stops, so a peer that pipelines
- * cannot make us grow.  After an error the answer is sent, our side is shut and the rest read for
- * two seconds: a reset would eat the answer.
+ * cannot make us grow.  After the last answer (LAST) the connection is left as linger.c says.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,7 @@
 #include "serve/endpoint.h"
 #include "serve/internal.h"
 
-enum { HEAD_US = 5 * 1000000, LINGER_US = 2 * 1000000, HEAD_TEXT_MAX = 512 };
+enum { HEAD_US = 5 * 1000000, HEAD_TEXT_MAX = 512 };
 enum { PENDING_MAX = 16 << 10 }; /* read ahead of a running request */
 enum { BLANK_LINES_MAX = 4 };    /* let pass before a request: some clients end a body with one */
 
@@ -154,7 +153,7 @@ static void answer(struct call *call)
     for (size_t i = 0; i < reply->count && !http1->head_only; i++)
         output_refer(&connection->output, reply->pieces[i].data, reply->pieces[i].size, call);
     http1->call = NULL;
-    http1->state = http1->close_after ? HTTP1_LINGER : HTTP1_HEAD;
+    http1->state = http1->close_after ? HTTP1_LAST : HTTP1_HEAD;
     connection->since_us = connection->server->turn_us;
     connection_touch(connection);
     call->connection = NULL;
@@ -418,7 +417,7 @@ static bool feed(struct connection *connection, const char *bytes, size_t size)
 {
     struct http1 *http1 = &connection->http1;
 
-    while (!connection->closed && http1->state != HTTP1_LINGER) {
+    while (!connection->closed && http1->state != HTTP1_LAST) {
         size_t taken;
 
         if (http1->state == HTTP1_BUSY || body_waits(http1) ||
@@ -470,7 +469,7 @@ static bool produce(struct connection *connection)
     struct http1 *http1 = &connection->http1;
     size_t size = http1->pending_size;
 
-    if (http1->state == HTTP1_BUSY || body_waits(http1) || http1->state == HTTP1_LINGER)
+    if (http1->state == HTTP1_BUSY || body_waits(http1) || http1->state == HTTP1_LAST)
         return true;
     if (size == 0 && http1->state != HTTP1_BODY)
         return true;
@@ -478,16 +477,16 @@ static bool produce(struct connection *connection)
     return feed(connection, http1->pending, size);
 }
 
-static bool is_over(struct connection *connection)
+static enum ending ending(const struct connection *connection)
 {
-    struct http1 *http1 = &connection->http1;
+    const struct http1 *http1 = &connection->http1;
 
-    if (http1->state == HTTP1_LINGER && !http1->shut) {
-        http1->shut = true;
-        (void)shutdown(connection->fd, SHUT_WR);
-    }
-    return connection->draining && connection->server->drain_last_step &&
-           http1->state == HTTP1_HEAD && http1->partial_size == 0;
+    if (http1->state == HTTP1_LAST)
+        return ENDING_LEAVE;
+    if (connection->draining && connection->server->drain_last_step && http1->state == HTTP1_HEAD &&
+        http1->partial_size == 0)
+        return ENDING_CLOSE;
+    return ENDING_NONE;
 }
 
 static bool wants_bytes(const struct connection *connection)
@@ -517,11 +516,10 @@ static bool sweep(struct connection *connection, int64_t now_us)
     age_us = now_us - connection->since_us;
     switch (http1->state) {
     case HTTP1_BUSY:
+    case HTTP1_LAST: /* its answer is being sent */
         return true;
     case HTTP1_HEAD:
         return age_us <= (http1->partial_size > 0 ? HEAD_US : limits->idle_timeout_us);
-    case HTTP1_LINGER:
-        return age_us <= LINGER_US || !output_is_empty(&connection->output);
     default:
         return body_waits(http1) || age_us <= limits->receive_timeout_us;
     }
@@ -529,7 +527,7 @@ static bool sweep(struct connection *connection, int64_t now_us)
 
 static void drain(struct connection *connection, bool is_last_step)
 {
-    (void)is_last_step; /* is_over() closes what idles; answers say `Connection: close` */
+    (void)is_last_step; /* ending() closes what idles; answers say `Connection: close` */
     connection_touch(connection);
 }
 
@@ -539,7 +537,7 @@ const struct protocol protocol_http1 = {
     .space = space,
     .received = received,
     .produce = produce,
-    .is_over = is_over,
+    .ending = ending,
     .wants_bytes = wants_bytes,
     .missing = missing,
     .admitted = admitted,

@@ -322,11 +322,12 @@ static bool produce(struct connection *connection)
     return !output->failed;
 }
 
-static bool is_over(struct connection *connection)
+static enum ending ending(const struct connection *connection)
 {
     nghttp2_session *session = connection->http2.session;
 
-    return !nghttp2_session_want_read(session) && !nghttp2_session_want_write(session);
+    return nghttp2_session_want_read(session) || nghttp2_session_want_write(session) ? ENDING_NONE
+                                                                                     : ENDING_LEAVE;
 }
 
 static bool wants_bytes(const struct connection *connection)
@@ -422,7 +423,7 @@ const struct protocol protocol_http2 = {
     .space = space,
     .received = received,
     .produce = produce,
-    .is_over = is_over,
+    .ending = ending,
     .wants_bytes = wants_bytes,
     .missing = missing,
     .admitted = grpc_admitted,

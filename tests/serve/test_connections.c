@@ -5,6 +5,7 @@
  * leak nothing, and answer the next one. */
 #include "support/unit.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
@@ -216,12 +217,153 @@ static void grpc_calls_survive_every_failing_allocation(void **state)
     survives_grpc("/no.Such/Method", "", 0, "\x01\x05");
 }
 
+/* ---- the end of a connection ---- */
+
+static const char LAST_ANSWER[] = "GET /v2 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+static const char NO_REQUEST[] = "nonsense\r\n\r\n";
+
+struct guest {
+    int fd;
+    struct connection *connection;
+    char answer[4096]; /* all that was said until the end of file */
+    size_t size;
+};
+
+static void say(struct guest *guest, const void *bytes, size_t size)
+{
+    int pair[2];
+
+    assert_int_equal(0, socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
+    connection_open(fake.server, pair[1], ROLE_ADMIN, true);
+    guest->connection = CONTAINER_OF(fake.server->connections.prev, struct connection, link);
+    guest->fd = pair[0];
+    guest->size = 0;
+    assert_int_equal((ssize_t)size, send(guest->fd, bytes, size, MSG_NOSIGNAL));
+}
+
+/* Runs the loop until the server said its last word. */
+static void hear_it_out(struct guest *guest)
+{
+    ssize_t got = -1;
+
+    while (got != 0) {
+        if (got < 0)
+            (void)event_base_loop(fake.base, EVLOOP_ONCE);
+        got = recv(guest->fd, guest->answer + guest->size, sizeof(guest->answer) - guest->size, 0);
+        assert_true(got >= 0 || errno == EAGAIN);
+        guest->size += got > 0 ? (size_t)got : 0;
+    }
+}
+
+/* As clients do that acknowledge what they read: a socket that is gone would answer EPIPE. */
+static void still_talks(struct guest *guest)
+{
+    static const uint8_t ping[] = {0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8};
+
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sizeof(ping), send(guest->fd, ping, sizeof(ping), MSG_NOSIGNAL));
+        (void)event_base_loop(fake.base, EVLOOP_NONBLOCK);
+    }
+    assert_int_equal(1, fake.server->connection_count);
+}
+
+static void leaves(struct guest *guest)
+{
+    (void)close(guest->fd);
+    (void)event_base_loop(fake.base, EVLOOP_NONBLOCK);
+    assert_int_equal(0, fake.server->connection_count);
+}
+
+static void a_client_may_talk_on_behind_the_last_answer_of_http1(void **state)
+{
+    const char *const requests[] = {LAST_ANSWER, NO_REQUEST};
+    const char *const answers[] = {"\"sluice\"", "400 Bad Request"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct guest guest;
+
+        say(&guest, requests[i], strlen(requests[i]));
+        hear_it_out(&guest);
+        assert_true(holds(guest.answer, guest.size, answers[i]));
+        still_talks(&guest);
+        leaves(&guest);
+    }
+}
+
+static void on_drained(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+static void a_client_may_talk_on_behind_the_last_answer_of_a_drain(void **state)
+{
+    uint8_t bytes[2048];
+    struct guest guest;
+    bool is_drained = false;
+
+    (void)state;
+    say(&guest, bytes, build_grpc(bytes, "/inference.GRPCInferenceService/ServerMetadata", "", 0));
+    (void)event_base_loop(fake.base, EVLOOP_NONBLOCK);
+    server_drain(fake.server, on_drained, &is_drained);
+    hear_it_out(&guest);
+    assert_true(holds(guest.answer, guest.size, "sluice"));
+    still_talks(&guest);
+    assert_false(is_drained);
+    leaves(&guest);
+    assert_true(is_drained);
+}
+
+/* What breaks the protocol is told so; calls that it had under way end there. */
+static void a_client_may_talk_on_behind_a_broken_frame(void **state)
+{
+    uint8_t bytes[2048], *end;
+    struct guest guest;
+
+    (void)state;
+    end = bytes + build_grpc(bytes, "/grpc.health.v1.Health/Watch", "", 0);
+    end = put_frame(end, 0, 6, 0, 0); /* a PING without its eight bytes */
+    say(&guest, bytes, (size_t)(end - bytes));
+    hear_it_out(&guest);
+    assert_int_equal(0, server_busy(fake.server));
+    still_talks(&guest);
+    leaves(&guest);
+}
+
+static void a_client_that_never_closes_is_closed_in_time(void **state)
+{
+    struct guest guest;
+    int64_t now_us;
+    const char byte = 0;
+
+    (void)state;
+    say(&guest, LAST_ANSWER, strlen(LAST_ANSWER));
+    hear_it_out(&guest);
+    still_talks(&guest);
+    now_us = fake.server->turn_us;
+    connection_sweep(guest.connection, now_us + 1000000);
+    assert_int_equal(1, fake.server->connection_count);
+    connection_sweep(guest.connection, now_us + 3000000);
+    assert_int_equal(0, fake.server->connection_count);
+    (void)event_base_loop(fake.base, EVLOOP_NONBLOCK);
+    assert_int_equal(-1, send(guest.fd, &byte, 1, MSG_NOSIGNAL));
+    (void)close(guest.fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(rest_calls_survive_every_failing_allocation, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(grpc_calls_survive_every_failing_allocation, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_client_may_talk_on_behind_the_last_answer_of_http1, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_client_may_talk_on_behind_the_last_answer_of_a_drain,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(a_client_may_talk_on_behind_a_broken_frame, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_client_that_never_closes_is_closed_in_time, setup,
                                         teardown),
     };
 
