@@ -295,6 +295,20 @@ static int hex_value(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+const char *http1_find_hopeless(const char *bytes, size_t size)
+{
+    const char *line = bytes, *end = bytes + size, *feed;
+
+    if (*bytes == 0x16) /* the record type of a handshake, RFC 8446 5.1 */
+        return "this socket speaks plain HTTP, no TLS";
+    if (!is_token(*bytes) && *bytes != '\r')
+        return "not an HTTP request";
+    for (; (feed = memchr(line, '\n', (size_t)(end - line))) != NULL; line = feed + 1)
+        if (feed == bytes || feed[-1] != '\r')
+            return "a line of the head ends in LF without CR";
+    return NULL;
+}
+
 bool http1_parse_chunk_size(const char *line, size_t size, uint64_t *out_size)
 {
     uint64_t value = 0;

@@ -47,6 +47,9 @@ struct http1_head {
  * refuse with and, in *out_why, what is wrong (borrowed, for ever). */
 int http1_parse_head(const char *bytes, size_t size, struct http1_head *out_head,
                      const char **out_why);
+/* The same of a head that is not whole yet, `size` > 0 bytes of it: NULL, or why no byte more can
+ * make it one.  What would else be waited for: a TLS hello, a head whose lines end in LF alone. */
+const char *http1_find_hopeless(const char *bytes, size_t size);
 /* A chunk-size line without its CRLF: 1 to 8 hex digits, an extension is skipped. */
 bool http1_parse_chunk_size(const char *line, size_t size, uint64_t *out_size);
 

@@ -330,14 +330,43 @@ static void on_line(struct connection *connection, const char *line, size_t size
     }
 }
 
+/* What there is of a head or line: the status it is refused with, and why; 0: it is not. */
+static int refuse_line(bool is_head, const char *line, size_t size, bool is_whole,
+                       const char **out_why)
+{
+    size_t most = is_head ? HTTP1_HEAD_MAX : HTTP1_LINE_MAX;
+
+    if (size > most || (size == most && !is_whole)) {
+        *out_why = is_head ? "head too large" : "bad chunk";
+        return is_head ? 431 : 400;
+    }
+    *out_why = is_head && !is_whole ? http1_find_hopeless(line, size) : NULL;
+    return *out_why != NULL ? 400 : 0;
+}
+
+/* Keeps the first bytes of a head or line; false: no memory. */
+static bool keep_part(struct connection *connection, const char *bytes, size_t size)
+{
+    struct http1 *http1 = &connection->http1;
+
+    if (http1->partial == NULL)
+        http1->partial = malloc(HTTP1_HEAD_MAX);
+    if (http1->partial == NULL)
+        return false;
+    memcpy(http1->partial, bytes, size);
+    if (http1->state == HTTP1_HEAD)
+        connection->since_us = connection->server->turn_us;
+    return true;
+}
+
 /* A head, or one line of a chunked body: gathered in `partial` when it comes in pieces. */
 static size_t take_line(struct connection *connection, const char *bytes, size_t size)
 {
     struct http1 *http1 = &connection->http1;
     bool is_head = http1->state == HTTP1_HEAD;
-    size_t most = is_head ? HTTP1_HEAD_MAX : HTTP1_LINE_MAX, old = http1->partial_size;
-    const char *whole = bytes, *end;
-    size_t count = size;
+    size_t old = http1->partial_size, count = size, length;
+    const char *whole = bytes, *end, *why;
+    int refusal;
 
     if (old > 0) {
         count = count < HTTP1_HEAD_MAX - old ? count : HTTP1_HEAD_MAX - old;
@@ -346,33 +375,16 @@ static size_t take_line(struct connection *connection, const char *bytes, size_t
         count += old;
     }
     end = memmem(whole, count, is_head ? "\r\n\r\n" : "\r\n", is_head ? 4 : 2);
-    if (end != NULL) {
-        size_t length = (size_t)(end - whole) + (is_head ? 4 : 2);
-
-        http1->partial_size = 0;
-        if (length > most)
-            refuse(connection, is_head ? 431 : 400, is_head ? "head too large" : "bad chunk");
-        else
-            on_line(connection, whole, length);
-        return length - old;
-    }
-    if (count >= most) {
-        refuse(connection, is_head ? 431 : 400, is_head ? "head too large" : "bad chunk");
-        return size;
-    }
-    if (old == 0) {
-        if (http1->partial == NULL)
-            http1->partial = malloc(HTTP1_HEAD_MAX);
-        if (http1->partial == NULL) {
-            connection_close(connection);
-            return size;
-        }
-        memcpy(http1->partial, bytes, size);
-        if (is_head)
-            connection->since_us = connection->server->turn_us;
-    }
-    http1->partial_size = count;
-    return size;
+    length = end != NULL ? (size_t)(end - whole) + (is_head ? 4 : 2) : count;
+    refusal = refuse_line(is_head, whole, length, end != NULL, &why);
+    http1->partial_size = end == NULL ? count : 0;
+    if (refusal != 0)
+        refuse(connection, refusal, why);
+    else if (end != NULL)
+        on_line(connection, whole, length);
+    else if (old == 0 && !keep_part(connection, bytes, size))
+        connection_close(connection);
+    return end != NULL ? length - old : size;
 }
 
 /* RFC 9112 2.2: an empty line before a request line is let pass.  Returns the bytes of one, or of

@@ -154,6 +154,13 @@ class Wire(unittest.TestCase):
     def test_too_large_a_head_is_refused(self):
         self.assertIn("431", self.talk(b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 20000)[0])
 
+    def test_what_can_become_no_head_is_refused_at_once(self):
+        for start, why in ((b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc", b"no TLS"),
+                           (b"GET /v2 HTTP/1.1\nHost: x\n\n", b"LF without CR")):
+            status, _, body = self.talk(start)  # would else hang until the head's time is over
+            self.assertIn("400", status)
+            self.assertIn(why, body)
+
     def test_compressed_bodies_are_inflated_and_answers_deflated(self):
         size, body = infer_body(1000)
         for coding, pack in (("gzip", gzip.compress), ("deflate", zlib.compress)):

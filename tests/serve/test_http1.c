@@ -163,6 +163,31 @@ static void chunk_sizes_are_hex_digits_and_nothing_else(void **state)
     assert_false(http1_parse_chunk_size("123456789", 9, &size));
 }
 
+static void a_head_that_can_never_end_is_known_by_its_start(void **state)
+{
+    static const struct {
+        const char *start, *why;
+    } cases[] = {
+        {"\x16\x03\x01\x02", "TLS"},
+        {"\x80.\x01", "not an HTTP request"},
+        {"GET / HTTP/1.1\n", "LF without CR"},
+        {"GET / HTTP/1.1\r\nHost: x\n", "LF without CR"},
+        {"GET / HTTP/1.1\r\nHost: x\r\n", NULL},
+        {"GET / HTTP/1.1\r", NULL},
+        {"\r", NULL},
+        {"G", NULL},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *why = http1_find_hopeless(cases[i].start, strlen(cases[i].start));
+
+        assert_true((why == NULL) == (cases[i].why == NULL));
+        if (why != NULL)
+            assert_non_null(strstr(why, cases[i].why));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +198,7 @@ int main(void)
         cmocka_unit_test(what_could_be_read_two_ways_is_refused),
         cmocka_unit_test(a_nul_in_a_value_is_refused),
         cmocka_unit_test(too_many_fields_are_refused),
+        cmocka_unit_test(a_head_that_can_never_end_is_known_by_its_start),
         cmocka_unit_test(chunk_sizes_are_hex_digits_and_nothing_else),
     };
 
