@@ -392,19 +392,20 @@ void command_finish(struct command *command, enum status status, const struct er
 static enum status command_load(struct repository *repository, const struct command *command,
                                 struct error *err)
 {
+    struct error why = {.status = STATUS_OK};
     struct entry *entry = NULL;
     bool on_disk;
 
-    if (loader_scan(repository, err) == STATUS_OK && folder_is_model_name(command->name)) {
+    if (loader_scan(repository, &why) == STATUS_OK && folder_is_model_name(command->name)) {
         pthread_mutex_lock(&repository->lock);
         entry = entry_find(repository, command->name);
         pthread_mutex_unlock(&repository->lock);
     }
     on_disk = entry != NULL && entry->on_disk;
     if (!on_disk)
-        return error_set(err, STATUS_INTERNAL,
-                         "failed to load '%s', failed to poll from model repository",
-                         command->name);
+        return error_set(
+            err, STATUS_INTERNAL, "failed to load '%s', failed to poll from model repository: %s",
+            command->name, why.status != STATUS_OK ? why.text : "it has no folder of that name");
     return loader_load(repository, command->name, command->config_json, err);
 }
 

@@ -214,7 +214,8 @@ static void commands_fail_with_a_reason(void **state)
     open_repository();
     assert_int_equal(load("nobody", NULL), STATUS_INTERNAL);
     assert_string_equal(bench.error.text,
-                        "failed to load 'nobody', failed to poll from model repository");
+                        "failed to load 'nobody', failed to poll from model repository: "
+                        "it has no folder of that name");
     assert_int_equal(load("../etc", NULL), STATUS_INTERNAL);
     assert_int_equal(unload("nobody"), STATUS_NOT_FOUND);
     assert_int_equal(load("empty", NULL), STATUS_NOT_FOUND);
