@@ -128,5 +128,7 @@ void connection_settle(struct connection *connection);
 /* The one-second look at deadlines of the protocol. */
 void connection_sweep(struct connection *connection, int64_t now_us);
 void connection_free(struct connection *connection);
+/* http1_answer.c: queues the head and body of a call's reply. */
+void http1_put_answer(struct call *call);
 
 #endif

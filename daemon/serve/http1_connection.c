@@ -6,17 +6,13 @@
  * Bytes behind the running request are kept (`pending`) and reading stops, so a peer that pipelines
  * cannot make us grow.  After the last answer (LAST) the connection is left as linger.c says.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
-#include "serve/codec/inflate.h"
-#include "serve/codec/text.h"
 #include "serve/endpoint.h"
 #include "serve/internal.h"
 
-enum { HEAD_US = 5 * 1000000, HEAD_TEXT_MAX = 512 };
+enum { HEAD_US = 5 * 1000000 };
 enum { PENDING_MAX = 16 << 10 }; /* read ahead of a running request */
 enum { BLANK_LINES_MAX = 4 };    /* let pass before a request: some clients end a body with one */
 
@@ -34,124 +30,15 @@ static void stop(struct connection *connection)
     connection->http1.call = NULL; /* the connection's list abandons it */
 }
 
-/* ---- answers ---- */
-
-static const char *reason_of(int code)
-{
-    static const struct {
-        int code;
-        const char *reason;
-    } reasons[] = {
-        {200, "OK"},
-        {400, "Bad Request"},
-        {403, "Forbidden"},
-        {404, "Not Found"},
-        {405, "Method Not Allowed"},
-        {408, "Request Timeout"},
-        {409, "Conflict"},
-        {413, "Content Too Large"},
-        {417, "Expectation Failed"},
-        {429, "Too Many Requests"},
-        {431, "Request Header Fields Too Large"},
-        {499, "Client Closed Request"},
-        {500, "Internal Server Error"},
-        {501, "Not Implemented"},
-        {503, "Service Unavailable"},
-        {504, "Gateway Timeout"},
-    };
-
-    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
-        if (reasons[i].code == code)
-            return reasons[i].reason;
-    return "Unknown";
-}
-
-static void put_text(char **at, const char *text)
-{
-    size_t size = strlen(text);
-
-    memcpy(*at, text, size);
-    *at += size;
-}
-
-static void put_number(char **at, size_t value)
-{
-    char digits[20];
-    size_t count = 0;
-
-    do
-        digits[sizeof(digits) - ++count] = (char)('0' + value % 10);
-    while ((value /= 10) > 0);
-    memcpy(*at, digits + sizeof(digits) - count, count);
-    *at += count;
-}
-
-/* By hand: this runs once a request. */
-static size_t format_head(char *head, const struct reply *reply, int code, bool close)
-{
-    char *at = head;
-
-    put_text(&at, "HTTP/1.1 ");
-    put_number(&at, (size_t)code);
-    put_text(&at, " ");
-    put_text(&at, reason_of(code));
-    put_text(&at, "\r\nContent-Type: ");
-    put_text(&at, reply->content_type ? reply->content_type : "application/json");
-    if (reply->json_size > 0) {
-        put_text(&at, "\r\nInference-Header-Content-Length: ");
-        put_number(&at, reply->json_size);
-    }
-    if (reply->coding != CODING_IDENTITY)
-        put_text(&at, reply->coding == CODING_GZIP ? "\r\nContent-Encoding: gzip"
-                                                   : "\r\nContent-Encoding: deflate");
-    if (reply->allow != NULL) {
-        put_text(&at, "\r\nAllow: ");
-        put_text(&at, reply->allow);
-    }
-    if (code == 429 || code == 503)
-        put_text(&at, "\r\nRetry-After: 1");
-    if (close)
-        put_text(&at, "\r\nConnection: close");
-    put_text(&at, "\r\nContent-Length: ");
-    put_number(&at, reply->size);
-    put_text(&at, "\r\n\r\n");
-    return (size_t)(at - head);
-}
-
-static void put_error_body(struct call *call)
-{
-    struct piece *piece = call_take(call, sizeof(*piece));
-    struct text text;
-
-    text_init(&text, call);
-    text_string(&text, "{\"error\":");
-    text_json_string(&text, call->reply.text, strlen(call->reply.text));
-    text_string(&text, "}");
-    if (piece == NULL || text.failed)
-        return;
-    *piece = (struct piece){text.data, text.size};
-    call->reply.pieces = piece;
-    call->reply.count = 1;
-    call->reply.size = text.size;
-}
-
 static void answer(struct call *call)
 {
     struct connection *connection = call->connection;
     struct http1 *http1 = &connection->http1;
-    struct reply *reply = &call->reply;
-    char head[HEAD_TEXT_MAX];
-    int code = reply->http_code != 0 ? reply->http_code : status_http_code(reply->status);
     bool is_early = http1->state != HTTP1_BUSY; /* its body was not read to the end */
 
-    if (reply->status != STATUS_OK)
-        put_error_body(call);
-    deflate_reply(call);
     if (is_early || connection->draining)
         http1->close_after = true;
-    output_copy(&connection->output, head, format_head(head, reply, code, http1->close_after));
-    for (size_t i = 0; i < reply->count && !http1->head_only; i++)
-        output_refer(&connection->output, reply->pieces[i].data, reply->pieces[i].size, call);
+    http1_put_answer(call);
     http1->call = NULL;
     http1->state = http1->close_after ? HTTP1_LAST : HTTP1_HEAD;
     connection->since_us = connection->server->turn_us;
