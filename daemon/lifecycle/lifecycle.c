@@ -56,17 +56,7 @@ static enum status watch_signals(struct daemon *daemon, struct error *err)
 
 static enum status open_device(struct daemon *daemon, struct error *err)
 {
-    const struct config *config = daemon_values(daemon);
-    char folder[PLANNING_FOLDER_BYTES];
-    const struct device_config wanted = {
-        .name = config->device.device,
-        .lanes = config->device.lanes,
-        .threads = config->device.threads,
-        .precision = config->device.precision,
-        .cache_folder = planning_kernel_folder(config, folder),
-    };
-
-    TRY(device_open(&wanted, &daemon->device, err));
+    TRY(planning_open_device(daemon_values(daemon), &daemon->device, err));
     daemon->device->ops->describe(daemon->device, daemon->device_text, sizeof(daemon->device_text));
     log_info("device %s", daemon->device_text);
     return STATUS_OK;

@@ -12,21 +12,6 @@
 #include "onnx/reader.h"
 #include "ops/op.h"
 
-static enum status open_device(const struct config *config, struct device **out_device,
-                               struct error *err)
-{
-    char folder[PLANNING_FOLDER_BYTES];
-    const struct device_config wanted = {
-        .name = config->device.device,
-        .lanes = config->device.lanes,
-        .threads = config->device.threads,
-        .precision = config->device.precision,
-        .cache_folder = planning_kernel_folder(config, folder),
-    };
-
-    return device_open(&wanted, out_device, err);
-}
-
 /* Gives every open dimension a size: the first one the batch, others 1. */
 static enum status close_shape(const struct network_port *port, int64_t batch, struct shape *shape,
                                bool as_json, FILE *to, struct error *err)
@@ -115,7 +100,7 @@ enum status offline_explain_plan(const struct config *config,
     struct ledger *ledger = NULL;
     struct network *network = NULL;
     struct graph *graph;
-    enum status status = open_device(config, &device, err);
+    enum status status = planning_open_device(config, &device, err);
 
     log_init(NULL);
     if (status != STATUS_OK)
@@ -163,7 +148,7 @@ enum status offline_list_kernels(const struct config *config, FILE *to, struct e
     char text[256];
     size_t count;
 
-    TRY(open_device(config, &device, err));
+    TRY(planning_open_device(config, &device, err));
     device->ops->describe(device, text, sizeof(text));
     fprintf(to, "%s\n", text);
     ops = op_table(&count);

@@ -42,3 +42,18 @@ const char *planning_kernel_folder(const struct config *config, char folder[PLAN
     find_folder(config->device.kernel_cache_dir, "kernels", folder);
     return folder[0] != '\0' ? folder : NULL;
 }
+
+enum status planning_open_device(const struct config *config, struct device **out_device,
+                                 struct error *err)
+{
+    char folder[PLANNING_FOLDER_BYTES];
+    const struct device_config wanted = {
+        .name = config->device.device,
+        .lanes = config->device.lanes,
+        .threads = config->device.threads,
+        .precision = config->device.precision,
+        .cache_folder = planning_kernel_folder(config, folder),
+    };
+
+    return device_open(&wanted, out_device, err);
+}

@@ -2,11 +2,6 @@
  * QLinearGlobalAveragePool, and tables of bytes. */
 #include "ops/quantized.h"
 
-static bool is_byte(enum dtype dtype)
-{
-    return dtype == DTYPE_UINT8 || dtype == DTYPE_INT8;
-}
-
 /* One number of this type, or left out where it may be. */
 static enum status check_number(const struct op_call *call, size_t index, enum dtype dtype,
                                 struct error *err)
@@ -23,18 +18,10 @@ static enum status check_number(const struct op_call *call, size_t index, enum d
     return STATUS_OK;
 }
 
-static enum status check_bytes(const struct op_call *call, size_t index, struct error *err)
-{
-    if (!is_byte(call->in[index]->dtype))
-        return error_set(err, STATUS_INVALID, "input %zu is of type %s; int8 and uint8 are allowed",
-                         index, dtype_name(call->in[index]->dtype));
-    return STATUS_OK;
-}
-
 /* Bytes at `index`, their scale and zero point behind them. */
 static enum status check_quantized(const struct op_call *call, size_t index, struct error *err)
 {
-    TRY(check_bytes(call, index, err));
+    TRY(quantized_check_bytes(call, index, err));
     TRY(check_number(call, index + 1, DTYPE_FLOAT, err));
     return check_number(call, index + 2, call->in[index]->dtype, err);
 }
@@ -51,7 +38,7 @@ static enum status infer_pair(const struct op_call *call, struct error *err)
     TRY(check_number(call, QLINEAR_PAIR_Y_SCALE, DTYPE_FLOAT, err));
     call->out[0]->dtype = zero != NULL ? zero->dtype : a->dtype;
     if (zero != NULL) {
-        TRY(check_bytes(call, QLINEAR_PAIR_Y_ZERO, err));
+        TRY(quantized_check_bytes(call, QLINEAR_PAIR_Y_ZERO, err));
         TRY(check_number(call, QLINEAR_PAIR_Y_ZERO, zero->dtype, err));
     }
     if (shape_broadcast(&a->shape, &b->shape, &call->out[0]->shape) != STATUS_OK)
@@ -84,7 +71,7 @@ static enum status infer_global_average_pool(const struct op_call *call, struct 
     if (x->shape.rank < 3)
         return error_set(err, STATUS_INVALID, "there are no dimensions to average over");
     TRY(check_quantized(call, QLINEAR_POOL_X, err));
-    TRY(check_bytes(call, QLINEAR_POOL_Y_ZERO, err));
+    TRY(quantized_check_bytes(call, QLINEAR_POOL_Y_ZERO, err));
     TRY(check_number(call, QLINEAR_POOL_Y_SCALE, DTYPE_FLOAT, err));
     TRY(check_number(call, QLINEAR_POOL_Y_ZERO, zero->dtype, err));
     call->out[0]->dtype = zero->dtype;
@@ -110,8 +97,8 @@ const struct op_def op_qlinear_global_average_pool = {
 
 static enum status infer_byte_table(const struct op_call *call, struct error *err)
 {
-    TRY(check_bytes(call, BYTE_TABLE_X, err));
-    TRY(check_bytes(call, BYTE_TABLE_TABLE, err));
+    TRY(quantized_check_bytes(call, BYTE_TABLE_X, err));
+    TRY(quantized_check_bytes(call, BYTE_TABLE_TABLE, err));
     if (shape_count(&call->in[BYTE_TABLE_TABLE]->shape) != 256)
         return error_set(err, STATUS_INVALID, "the table does not have 256 elements");
     call->out[0]->dtype = call->in[BYTE_TABLE_TABLE]->dtype;

@@ -33,7 +33,7 @@ static enum status check_parameter(const struct op_call *call, size_t index, enu
     return STATUS_OK;
 }
 
-static enum status check_bytes(const struct op_call *call, size_t index, struct error *err)
+enum status quantized_check_bytes(const struct op_call *call, size_t index, struct error *err)
 {
     if (!is_byte(call->in[index]->dtype))
         return error_set(err, STATUS_INVALID, "input %zu is of type %s; int8 and uint8 are allowed",
@@ -47,8 +47,8 @@ static enum status infer_product(const struct op_call *call, size_t b, struct sh
 {
     const struct quantized_matmul_attrs *attrs = call->attrs;
 
-    TRY(check_bytes(call, 0, err));
-    TRY(check_bytes(call, b, err));
+    TRY(quantized_check_bytes(call, 0, err));
+    TRY(quantized_check_bytes(call, b, err));
     TRY(matmul_resolve(&call->in[0]->shape, &call->in[b]->shape, false, attrs->trans_b, geometry,
                        err));
     *out_shape = matmul_output_shape(geometry);
@@ -101,7 +101,7 @@ static enum status check_qlinear(const struct op_call *call, int64_t rows, int64
     TRY(check_parameter(call, QLINEAR_A_ZERO, call->in[QLINEAR_A]->dtype, rows, err));
     TRY(check_scale(call, QLINEAR_B_SCALE, columns, err));
     TRY(check_parameter(call, QLINEAR_B_ZERO, call->in[QLINEAR_B]->dtype, columns, err));
-    TRY(check_bytes(call, QLINEAR_Y_ZERO, err));
+    TRY(quantized_check_bytes(call, QLINEAR_Y_ZERO, err));
     TRY(check_scale(call, QLINEAR_Y_SCALE, 1, err));
     TRY(check_parameter(call, QLINEAR_Y_ZERO, call->in[QLINEAR_Y_ZERO]->dtype, 1, err));
     call->out[0]->dtype = call->in[QLINEAR_Y_ZERO]->dtype;
@@ -112,8 +112,8 @@ static enum status check_bias(const struct op_call *call, int64_t channels, stru
 {
     const struct tensor *bias = input(call, QLINEAR_BIAS);
 
-    if (bias != NULL && (bias->dtype != DTYPE_INT32 || bias->shape.rank != 1 ||
-                         bias->shape.dims[0] != channels))
+    if (bias != NULL &&
+        (bias->dtype != DTYPE_INT32 || bias->shape.rank != 1 || bias->shape.dims[0] != channels))
         return error_set(err, STATUS_INVALID, "the bias does not have %" PRId64 " int32 elements",
                          channels);
     return STATUS_OK;
@@ -180,8 +180,8 @@ static const struct attr_def conv_attr_defs[] = {
 static enum status infer_conv(const struct op_call *call, size_t w, struct conv_geometry *geometry,
                               struct error *err)
 {
-    TRY(check_bytes(call, 0, err));
-    TRY(check_bytes(call, w, err));
+    TRY(quantized_check_bytes(call, 0, err));
+    TRY(quantized_check_bytes(call, w, err));
     TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[w]->shape, geometry, err));
     call->out[0]->shape = conv_output_shape(geometry);
     return STATUS_OK;

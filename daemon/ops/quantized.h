@@ -67,4 +67,7 @@ struct quantized_matmul_attrs {
     struct epilogue epilogue;
 };
 
+/* Input `index` is of int8 or uint8; else STATUS_INVALID, and its type in *err. */
+enum status quantized_check_bytes(const struct op_call *call, size_t index, struct error *err);
+
 #endif
