@@ -1,6 +1,7 @@
 """Starts a server program on private sockets and stops it again; every test module uses it."""
 import ctypes
 import http.client
+import json
 import os
 import re
 import signal
@@ -17,6 +18,8 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 SKIPPED = 77  # what ctest takes as skipped
 EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../shared/triton-example-repository")
+SLUICECTL = os.environ.get("SLUICECTL", "sluicectl")
+PATIENCE = 240  # seconds for a command, under a sanitizer on a busy machine
 MODELS = os.path.abspath(os.path.join(os.path.dirname(__file__), "../../models"))  # the demo's
 
 
@@ -131,6 +134,27 @@ def wait_for(what, condition, seconds=20):
             return
         time.sleep(0.01)
     raise AssertionError("never happened: " + what)
+
+
+class Ctl:
+    """For a test case with a `server`: sluicectl asks it."""
+
+    def ctl_command(self, *words):
+        return [SLUICECTL, "--server", "unix:" + self.server.path("admin"), *words]
+
+    def run_ctl(self, *words):
+        return subprocess.run(self.ctl_command(*words), capture_output=True, text=True, timeout=PATIENCE)
+
+    def ctl(self, *words, expect=0):
+        """The answer as JSON; of a command that fails, what it says."""
+        done = self.run_ctl("--json", *words)
+        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
+        return json.loads(done.stdout) if done.stdout.strip() else done.stderr
+
+    def table(self, *words):
+        done = self.run_ctl(*words)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
 
 
 def temporary_file(test, text):

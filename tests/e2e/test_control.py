@@ -8,17 +8,15 @@ import unittest
 import harness
 
 PROGRAM = None
-SLUICECTL = os.environ.get("SLUICECTL", "sluicectl")
 FILETYPE = os.environ.get("FILETYPE", "filetype")
 EXAMPLES = os.path.join(os.path.dirname(harness.MODELS), "examples")
-PATIENCE = 240
 
 MEMORY = {"device", "budget_bytes", "reserved_bytes", "allocated_bytes", "cached_bytes",
           "peak_allocated_bytes", "level", "kinds", "watermarks", "transitions_total",
           "empty_cache_total", "empty_cache_freed_bytes_total"}
 
 
-class Case(unittest.TestCase):
+class Case(harness.Ctl, unittest.TestCase):
     """A daemon with nothing loaded; each test begins and ends with that."""
 
     settings = ["Models.ControlMode=explicit", "Memory.Limit=256M", "Memory.IdleAfter=0"]
@@ -26,24 +24,9 @@ class Case(unittest.TestCase):
     def setUp(self):
         self.server = harness.Server(PROGRAM, self.settings, as_daemon=True,
                                      more=["--model-repository", harness.MODELS])
-        self.address = "unix:" + self.server.path("admin")
 
     def tearDown(self):
         self.server.stop()
-
-    def run_ctl(self, *words):
-        return subprocess.run([SLUICECTL, "--server", self.address, *words], capture_output=True,
-                              text=True, timeout=PATIENCE)
-
-    def ctl(self, *words, expect=0):
-        done = self.run_ctl("--json", *words)
-        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return json.loads(done.stdout) if done.stdout.strip() else done.stderr
-
-    def table(self, *words):
-        done = self.run_ctl(*words)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
 
 class Control(Case):
@@ -127,7 +110,7 @@ class Control(Case):
     def test_a_file_is_profiled_without_a_daemon(self):
         file = os.path.join(harness.MODELS, "magika", "1", "model.onnx")
         done = subprocess.run([PROGRAM, "--explain-plan", file, "--profile", "--json", "--batch", "2", "--set",
-                               "Device.Device=cpu"], capture_output=True, text=True, timeout=PATIENCE)
+                               "Device.Device=cpu"], capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertEqual(done.returncode, 0, done.stderr)
         profile = json.loads(done.stdout)
         self.assertGreaterEqual(profile["runs"], 3)
@@ -205,8 +188,8 @@ class Control(Case):
 
     def test_an_answer_that_cannot_be_written_is_no_success(self):
         with open("/dev/full", "w") as full:
-            done = subprocess.run([SLUICECTL, "--server", self.address, "status"], stdout=full,
-                                  stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+            done = subprocess.run(self.ctl_command("status"), stdout=full,
+                                  stderr=subprocess.PIPE, text=True, timeout=harness.PATIENCE)
         self.assertEqual(done.returncode, 1)
         self.assertIn("could not be written", done.stderr)
 
@@ -220,7 +203,6 @@ class Reload(Case):
         self.file = harness.temporary_file(self, "[Memory]\nHighWatermark=0.9\n")
         self.server = harness.Server(PROGRAM, self.settings, as_daemon=True,
                                      more=["--config", self.file, "--model-repository", harness.MODELS])
-        self.address = "unix:" + self.server.path("admin")
 
     def rewrite(self, text):
         with open(self.file, "w") as file:
@@ -252,7 +234,7 @@ class Demo(Case):
         done = subprocess.run([FILETYPE, "--server", "unix:" + self.server.path("grpc"), "--labels",
                                os.path.join(harness.MODELS, "magika/labels.txt"), "--expected",
                                os.path.join(EXAMPLES, "expected.tsv"), *files],
-                              capture_output=True, text=True, timeout=PATIENCE)
+                              capture_output=True, text=True, timeout=harness.PATIENCE)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn("53 of 53", done.stdout)
 

@@ -2,7 +2,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 import threading
@@ -23,7 +22,7 @@ except ImportError as error:
 PROGRAM = None
 
 
-class Case(unittest.TestCase):
+class Case(harness.Ctl, unittest.TestCase):
     settings = []
 
     def start(self, *settings):
@@ -71,12 +70,10 @@ class AtStart(Case):
         small_models.write(self.folder.name, "sum", small_models.sum_of(200))
         self.start()
         harness.wait_for("ready", self.client.is_server_ready)
-        ctl = [os.environ.get("SLUICECTL", "sluicectl"), "--json", "--server", "unix:" + self.server.path("admin")]
         ones = [word for i in range(200) for word in ("-i", f"x{i}=ones")]
         for words in (("bench", "sum", "-n", "3"), ("infer", "sum", *ones)):
-            done = subprocess.run([*ctl, *words], capture_output=True, text=True, timeout=120)
-            self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual(json.loads(done.stdout)["outputs"][0]["data"], [200] * 4)
+            done = self.ctl(*words)
+        self.assertEqual(done["outputs"][0]["data"], [200] * 4)
 
     def test_all_models_of_the_folder_are_served(self):
         self.write("two")

@@ -56,7 +56,7 @@ def lookup():
                  [("y", TensorProto.FLOAT, ["n"])], {"table": TABLE})
 
 
-class Case(unittest.TestCase):
+class Case(harness.Ctl, unittest.TestCase):
     settings = []
 
     @classmethod
@@ -324,9 +324,7 @@ class Clients(Case):
             self.assertEqual(told["system_bytes"], 2 * PAGE)
             self.assertEqual(self.server.metric('sluice_shared_memory_bytes{kind="system"}'), 2 * PAGE)
             self.assertEqual(self.server.metric('sluice_shared_memory_regions{kind="system"}'), 2)
-            table = subprocess.run([os.environ.get("SLUICECTL", "sluicectl"), "--server", "unix:" + self.server.path("admin"), "memory"],
-                                   stdout=subprocess.PIPE, check=True, text=True).stdout
-            self.assertRegex(table, r"second +system +128")
+            self.assertRegex(self.table("memory"), r"second +system +128")
             self.fails("Unable to find system shared memory region: 'third'",
                        client.get_system_shared_memory_status, "third")
             self.fails("not CUDA shared memory", client.get_cuda_shared_memory_status, "first")

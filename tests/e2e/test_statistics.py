@@ -18,8 +18,6 @@ except ImportError as error:
     harness.need_packages(error)
 
 PROGRAM = None
-SLUICECTL = os.environ.get("SLUICECTL", "sluicectl")
-PATIENCE = 240
 LIMIT = 64 << 20
 
 MEASURES = {"reserved_bytes", "allocated_bytes", "active_bytes", "requested_bytes", "inactive_bytes"}
@@ -33,7 +31,7 @@ STATES = {"active_allocated", "active_pending_free", "inactive"}
 ACTIONS = {"alloc", "free_requested", "free_completed", "segment_map", "segment_unmap", "oom"}
 
 
-class Case(unittest.TestCase):
+class Case(harness.Ctl, unittest.TestCase):
     settings = ["Device.Device=cpu", "Models.ControlMode=explicit", f"Memory.Limit={LIMIT}", "Memory.IdleAfter=0",
                 "Models.PlanCache=1M", "Device.InlineLimit=0"]
 
@@ -52,20 +50,6 @@ class Case(unittest.TestCase):
                                      more=["--model-repository", self.file("models"), *more])
         # Tests stop and start it: before that line it knows no SIGTERM.
         harness.wait_for("ready", lambda: "ready after" in self.server.log())
-
-    def run_ctl(self, *words):
-        return subprocess.run([SLUICECTL, "--server", "unix:" + self.server.path("admin"), *words],
-                              capture_output=True, text=True, timeout=PATIENCE)
-
-    def ctl(self, *words, expect=0):
-        done = self.run_ctl("--json", *words)
-        self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
-        return json.loads(done.stdout) if done.stdout.strip() else done.stderr
-
-    def table(self, *words):
-        done = self.run_ctl(*words)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return done.stdout
 
     def file(self, name):
         return os.path.join(self.folder.name, name)
@@ -314,8 +298,8 @@ class Watch(Case):
             self.assertRegex(line, r"^\d\d:\d\d:\d\d  reserved .* of 64.0 MiB, allocated .*, level normal")
 
     def test_it_tells_what_happened_between(self):
-        watch = subprocess.Popen([SLUICECTL, "--server", "unix:" + self.server.path("admin"), "memory", "--watch",
-                                  "--interval", "100ms"], stdout=subprocess.PIPE, text=True)
+        watch = subprocess.Popen(self.ctl_command("memory", "--watch", "--interval", "100ms"),
+                                 stdout=subprocess.PIPE, text=True)
         self.addCleanup(watch.stdout.close)
         self.assertIn("reserved", watch.stdout.readline())
         self.ctl("load", "hungry")
@@ -324,13 +308,12 @@ class Watch(Case):
             if "empty_cache" in line:
                 break
         watch.send_signal(signal.SIGINT)
-        self.assertEqual(watch.wait(PATIENCE), 0)
+        self.assertEqual(watch.wait(harness.PATIENCE), 0)
 
     def test_a_terminal_gets_a_chart_and_its_cursor_back(self):
         main, child = os.openpty()
         self.addCleanup(os.close, main)
-        watch = subprocess.Popen([SLUICECTL, "--server", "unix:" + self.server.path("admin"), "memory", "--watch",
-                                  "--interval", "50ms", "--count", "2"], stdout=child, text=False)
+        watch = subprocess.Popen(self.ctl_command("memory", "--watch", "--interval", "50ms", "--count", "2"), stdout=child)
         os.close(child)
         text = b""
         while True:
@@ -341,7 +324,7 @@ class Watch(Case):
             if not part:
                 break
             text += part
-        self.assertEqual(watch.wait(PATIENCE), 0)
+        self.assertEqual(watch.wait(harness.PATIENCE), 0)
         self.assertEqual(text.count(b"\033[H\033[J"), 2)
         self.assertTrue(text.endswith(b"\033[?25h"), text[-40:])
         self.assertRegex(text.decode(), r"\|-+ C\r\n")
