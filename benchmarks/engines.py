@@ -2,13 +2,14 @@
 """Engine times side by side: sluice, ONNX Runtime and OpenVINO take turns, best median of the rounds.
 
     engines.py --sluice-bench PROGRAM [--models DIR] [--rounds N] [--seconds S] [--threads 1,2]
-               [--batches 1,8] [--json FILE] [--peers ort,ov] [NAME ...]
+               [--batches 1,8] [--json FILE] [--peers ort,ov] [--avx2] [NAME ...]
 
-Each measurement is a process of its own, so that no engine warms or fragments another's memory.
+With --avx2 all of them believe that the processor has no AVX-512 (avx2_only.c).  Each measurement is a process of its own, so that no engine warms or fragments another's memory.
 """
 import argparse
 import json
 import math
+import os
 import pathlib
 import statistics
 import subprocess
@@ -77,6 +78,11 @@ def run_process(command):
     return json.loads(lines[-1])
 
 
+def pretend_avx2(sluice_bench):
+    """For all processes to come."""
+    os.environ["LD_PRELOAD"] = str(pathlib.Path(sluice_bench).resolve().parent / "libavx2_only.so")
+
+
 def command_of(engine, options, path, threads, batch):
     if engine == "sluice":
         return [options.sluice_bench, path, str(threads), str(batch), str(options.seconds)]
@@ -136,6 +142,7 @@ def main():
     parser.add_argument("--batches", type=lambda t: [int(x) for x in t.split(",")], default=[1, 8])
     parser.add_argument("--peers", type=lambda t: [x for x in t.split(",") if x], default=["ort", "ov"])
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--avx2", action="store_true")
     parser.add_argument("--worker", nargs=5, metavar=("ENGINE", "MODEL", "THREADS", "BATCH", "SECONDS"))
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
@@ -143,6 +150,8 @@ def main():
         engine, path, threads, batch, seconds = options.worker
         print(json.dumps(WORKERS[engine](path, int(threads), int(batch), float(seconds))))
         return
+    if options.avx2:
+        pretend_avx2(options.sluice_bench)
     rows = report(options)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))

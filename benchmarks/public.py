@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Public models side by side: sluice and ONNX Runtime take turns on the same inputs, best median of the rounds.
 
-    public.py --sluice-bench PROGRAM [--models DIR] [--rounds N] [--seconds S] [--threads 1,2] [--keep FILE] [NAME ...]
+    public.py --sluice-bench PROGRAM [--models DIR] [--rounds N] [--seconds S] [--threads 1,2] [--keep FILE] [--avx2]
+              [NAME ...]
 
 Inputs are those of tests/models/check.py: shapes and values that make sense for the model.  Each measurement is a
 process of its own.  ONNX Runtime is asked with bound inputs, which spares it the Python binding's
@@ -114,6 +115,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.3)
     parser.add_argument("--threads", type=lambda t: [int(x) for x in t.split(",")], default=[1, 2])
     parser.add_argument("--keep", type=pathlib.Path)
+    parser.add_argument("--avx2", action="store_true", help="as a processor without AVX-512 (avx2_only.c)")
     parser.add_argument("--worker", nargs=4, metavar=("MODEL", "FOLDER", "THREADS", "SECONDS"))
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
@@ -121,6 +123,8 @@ def main():
         path, folder, threads, seconds = options.worker
         print(json.dumps(worker(path, folder, int(threads), float(seconds))))
         return
+    if options.avx2:
+        engines.pretend_avx2(options.sluice_bench)
     kept = {}
     if options.keep and options.keep.exists():
         kept = {(row["model"], row["threads"]): row for row in json.loads(options.keep.read_text())}
