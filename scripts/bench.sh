@@ -1,4 +1,4 @@
-# ./dev bench [engines|public [folder]|start|serve [part,...]|planner|memory [part,...]|shapes]: sluice and its
+# ./dev bench [engines [--avx2]|public [folder [--avx2]]|start|serve [part,...]|planner|memory [part,...]|shapes]: sluice and its
 # peers side by side, the memory planner against its bounds, the governor's figures, and many input shapes.
 bench() {
     local part=${1:-all}
@@ -34,7 +34,7 @@ bench_public() {
         say "public models: skipped, none in $folder"
         return
     fi
-    "$PYTHON" benchmarks/public.py --sluice-bench build/release/benchmarks/sluice-bench --models "$folder"
+    "$PYTHON" benchmarks/public.py --sluice-bench build/release/benchmarks/sluice-bench --models "$folder" "${@:2}"
 }
 
 # From the start of the process to the first answer, and what the weights hold then.
