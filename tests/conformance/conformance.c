@@ -1,37 +1,48 @@
-/* sluice-conformance [--device cpu|null|cuda] [--precision NAME] [--json] [--verbose] DIR…
+/* sluice-conformance [OPTION …] DIR…: --device cpu|null|cuda, --precision NAME, --part I/N, --json,
+ * --verbose.
  *
  * Runs ONNX's own backend tests and prints what passed, failed or was refused, by operator.  A DIR
  * is one test (it holds model.onnx), a set of tests, or the `light` set.  Each test runs in a
- * process of its own, so that a crash is one failure.  Exit status 1 when any answer was wrong, 2
- * when nothing could be run.  With the null device nothing is compared: it only plans.
+ * process of its own, so that a crash is one failure, and so is a refusal where the CPU device
+ * computes.  Exit status 1 when any answer was wrong, 2 when nothing could be run.  With the null
+ * device nothing is compared: it only plans.  Of N parts, part I (from 0) runs every Nth test, so
+ * that parts may run side by side.
  */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "compare.h"
+#include "operators.h"
 #include "solo.h"
 
-enum { TEXT = 400, MAX_TENSORS = 256, SECONDS_A_TEST = 120 };
+enum { TEXT = 400, MAX_TENSORS = 256, SECONDS_A_TEST = 120, SLOWEST = 3 };
 
 enum outcome { PASSED, FAILED, REFUSED, SKIPPED, OUTCOMES };
 static const char *const outcome_names[OUTCOMES] = {"passed", "failed", "refused", "skipped"};
 
 struct result {
     enum outcome outcome;
-    char operators[64]; /* the one operator of the model, or "(several)" */
+    char operators[OPERATORS_TEXT]; /* the one operator of the model, or "(several)" */
     char reason[TEXT];
 };
 
 struct row { /* of the table */
-    char operator_name[64];
+    char operator_name[OPERATORS_TEXT];
     unsigned count[OUTCOMES];
+};
+
+struct slow {
+    char folder[1024];
+    double seconds;
 };
 
 /* How the tests are run, and how far off an answer may be. */
@@ -48,6 +59,9 @@ struct session {
     size_t row_count;
     unsigned total[OUTCOMES];
     unsigned tests;
+    unsigned part, parts; /* of all tests that are found, which are run */
+    unsigned found;
+    struct slow slowest[SLOWEST]; /* slowest first */
 };
 
 /* ---- reading files ---- */
@@ -81,85 +95,13 @@ static enum status read_tensor(const char *path, struct constant **out_tensor, s
     return status;
 }
 
-/* ---- which operator a model is about: op_type (field 4) of graph (7) → node (1) ---- */
-
-static bool read_varint(const unsigned char **at, const unsigned char *end, uint64_t *out_value)
-{
-    uint64_t value = 0;
-
-    for (unsigned shift = 0; *at < end && shift < 64; shift += 7) {
-        unsigned char byte = *(*at)++;
-
-        value |= (uint64_t)(byte & 0x7F) << shift;
-        if ((byte & 0x80) == 0) {
-            *out_value = value;
-            return true;
-        }
-    }
-    return false;
-}
-
-typedef void (*field_fn)(void *arg, const unsigned char *bytes, size_t size);
-
-/* Calls fn for every length-delimited field `wanted` of a message. */
-static void each_field(const unsigned char *at, size_t size, uint64_t wanted, field_fn fn,
-                       void *arg)
-{
-    const unsigned char *end = at + size;
-    uint64_t key, length;
-
-    while (at < end && read_varint(&at, end, &key)) {
-        switch (key & 7) {
-        case 0:
-            if (!read_varint(&at, end, &length))
-                return;
-            break;
-        case 1:
-            at += 8;
-            break;
-        case 2:
-            if (!read_varint(&at, end, &length) || length > (size_t)(end - at))
-                return;
-            if (key >> 3 == wanted)
-                fn(arg, at, (size_t)length);
-            at += length;
-            break;
-        case 5:
-            at += 4;
-            break;
-        default:
-            return;
-        }
-    }
-}
-
-static void note_operator(void *arg, const unsigned char *bytes, size_t size)
-{
-    char *name = arg;
-
-    if (name[0] == '\0')
-        snprintf(name, 64, "%.*s", (int)size, (const char *)bytes);
-    else if (strlen(name) != size || memcmp(name, bytes, size) != 0)
-        snprintf(name, 64, "(several)");
-}
-
-static void note_node(void *arg, const unsigned char *bytes, size_t size)
-{
-    each_field(bytes, size, 4, note_operator, arg);
-}
-
-static void note_graph(void *arg, const unsigned char *bytes, size_t size)
-{
-    each_field(bytes, size, 1, note_node, arg);
-}
-
 static void find_operators(const char *model, char *name)
 {
     size_t size = 0;
     char *bytes = read_file(model, &size);
 
     if (bytes != NULL)
-        each_field((const unsigned char *)bytes, size, 7, note_graph, name);
+        operators_of_model((const unsigned char *)bytes, size, name);
     free(bytes);
 }
 
@@ -343,6 +285,7 @@ static void run_test(const struct rules *rules, const struct test *test, struct 
 /* The test in a process of its own; what it finds comes back through a pipe. */
 static void run_apart(const struct rules *rules, const struct test *test, struct result *result)
 {
+    char text[64];
     int ends[2], how = 0;
     pid_t child;
 
@@ -363,13 +306,31 @@ static void run_apart(const struct rules *rules, const struct test *test, struct
     close(ends[0]);
     while (waitpid(child, &how, 0) < 0 && errno == EINTR)
         continue;
-    if (how != 0) {
-        char text[64];
-
+    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {
+        snprintf(text, sizeof(text), "it took more than %d seconds", SECONDS_A_TEST);
+        set_result(result, FAILED, text);
+    } else if (how != 0) {
         snprintf(text, sizeof(text), "the process ended by signal %d",
                  WIFSIGNALED(how) ? WTERMSIG(how) : 0);
         set_result(result, FAILED, text);
     }
+}
+
+/* What the CPU device computes no other may refuse: its operators are there too. */
+static void check_refusal(const struct rules *rules, const struct test *test, struct result *result)
+{
+    const struct rules cpu = {.device = "cpu", .slack = rules->slack};
+    struct result found = *result;
+    char text[TEXT];
+
+    if (result->outcome != REFUSED || strcmp(rules->device, "cpu") == 0 ||
+        strcmp(rules->device, "null") == 0)
+        return;
+    run_apart(&cpu, test, &found);
+    if (found.outcome == REFUSED)
+        return;
+    snprintf(text, sizeof(text), "refused, and not by the CPU device: %.340s", result->reason);
+    set_result(result, FAILED, text);
 }
 
 /* ---- the table ---- */
@@ -388,7 +349,7 @@ static struct row *find_row(struct session *session, const char *name)
         session->rows = grown;
     }
     session->rows[session->row_count] = (struct row){0};
-    snprintf(session->rows[session->row_count].operator_name, 64, "%s", name);
+    snprintf(session->rows[session->row_count].operator_name, OPERATORS_TEXT, "%s", name);
     return &session->rows[session->row_count++];
 }
 
@@ -422,12 +383,39 @@ static void count_result(struct session *session, const struct test *test,
     fflush(stdout);
 }
 
+static void note_time(struct session *session, const struct test *test, double seconds)
+{
+    struct slow *slowest = session->slowest;
+    size_t at = SLOWEST;
+
+    while (at > 0 && slowest[at - 1].seconds < seconds)
+        at--;
+    if (at == SLOWEST)
+        return;
+    memmove(&slowest[at + 1], &slowest[at], (SLOWEST - at - 1) * sizeof(*slowest));
+    slowest[at].seconds = seconds;
+    memcpy(slowest[at].folder, test->folder, sizeof(slowest[at].folder));
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
 static void do_test(struct session *session, const struct test *test)
 {
     struct result result = {0};
+    double began = seconds_now();
 
+    if (session->found++ % session->parts != session->part)
+        return;
     find_operators(test->model, result.operators);
     run_apart(&session->rules, test, &result);
+    check_refusal(&session->rules, test, &result);
+    note_time(session, test, seconds_now() - began);
     count_result(session, test, &result);
 }
 
@@ -449,6 +437,8 @@ static void print_table(struct session *session)
     }
     printf("%-28s %8u %8u %8u %8u\n", "all", session->total[PASSED], session->total[FAILED],
            session->total[REFUSED], session->total[SKIPPED]);
+    for (size_t i = 0; i < SLOWEST && session->slowest[i].seconds > 0; i++)
+        printf("%6.1f s %s\n", session->slowest[i].seconds, session->slowest[i].folder);
 }
 
 /* ---- what a precision may cost ---- */
@@ -516,9 +506,18 @@ static void do_folder(struct session *session, const char *dir, unsigned depth)
         free(entries);
 }
 
+/* "0/4" to "3/4". */
+static bool read_part(const char *text, struct session *session)
+{
+    char behind;
+
+    return sscanf(text, "%u/%u%c", &session->part, &session->parts, &behind) == 2 &&
+           session->part < session->parts;
+}
+
 int main(int count, char **words)
 {
-    struct session session = {.rules = {.device = "cpu", .slack = BLOCKED_SUM_SLACK}};
+    struct session session = {.rules = {.device = "cpu", .slack = BLOCKED_SUM_SLACK}, .parts = 1};
     int at = 1;
 
     for (; at < count && words[at][0] == '-'; at++) {
@@ -530,12 +529,15 @@ int main(int count, char **words)
             session.rules.device = words[++at];
         else if (strcmp(words[at], "--precision") == 0 && at + 1 < count)
             session.rules.precision = words[++at];
+        else if (strcmp(words[at], "--part") == 0 && at + 1 < count &&
+                 read_part(words[at + 1], &session))
+            at++;
         else
             break;
     }
     if (at >= count || words[at][0] == '-') {
-        fprintf(stderr, "usage: sluice-conformance [--device NAME] [--precision NAME] [--json] "
-                        "[--verbose] DIR…\n");
+        fprintf(stderr, "usage: sluice-conformance [--device NAME] [--precision NAME] [--part I/N] "
+                        "[--json] [--verbose] DIR…\n");
         return 2;
     }
     if (session.rules.precision != NULL)
