@@ -1,6 +1,7 @@
 /* Reference numbers: every operation over whole tensors in float, in the engine's order. */
 #include "part.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,8 +142,8 @@ static float convolve_at(const struct job *job, const struct operation *operatio
     return adder.sum + adder.part;
 }
 
-static void convolve(const struct job *job, const struct operation *operation,
-                     struct values *values)
+static void convolve_slowly(const struct job *job, const struct operation *operation,
+                            struct values *values)
 {
     const struct tensor *y = &job->network.tensor[operation->y];
     const int64_t elements = tensor_count(y), plane = cells(y);
@@ -153,6 +154,117 @@ static void convolve(const struct job *job, const struct operation *operation,
         values->of[operation->y][i] = convolve_at(job, operation, values, i / plane / y->sizes[1],
                                                   i / plane % y->sizes[1], &spot);
     }
+}
+
+/* Places of one plane of the result that follow each other, under one tap. */
+struct run {
+    int64_t first, count, cell, tap; /* cell: of the first, the next are `stride` apart */
+};
+
+/* All of them, tap by tap; at most taps * places. */
+static size_t find_runs(const struct operation *operation, const struct tensor *x,
+                        const struct tensor *y, struct run *runs)
+{
+    const int64_t places = cells(y), count = taps(operation, x->rank);
+    const int64_t line = y->sizes[y->rank - 1], stride = operation->stride[x->rank - 3];
+    struct spot spot;
+    size_t found = 0;
+
+    for (int64_t tap = 0; tap < count; tap++) {
+        struct run *open = NULL;
+
+        unfold(tap, operation->window, x->rank - 2, spot.tap);
+        for (int64_t i = 0; i < places; i++) {
+            int64_t cell;
+
+            unfold(i, y->sizes + 2, y->rank - 2, spot.at);
+            cell = cell_of(operation, x, &spot);
+            if (cell < 0 || i % line == 0)
+                open = NULL;
+            if (cell < 0)
+                continue;
+            if (open == NULL) {
+                open = &runs[found++];
+                *open = (struct run){i, 0, cell, tap};
+            }
+            assert(cell == open->cell + open->count * stride);
+            open->count++;
+        }
+    }
+    return found;
+}
+
+static void add_run(const struct run *run, int64_t stride, const float *image, float weight,
+                    float *part)
+{
+    const float *from = image + run->cell;
+    float *to = part + run->first;
+
+    if (stride == 1)
+        for (int64_t i = 0; i < run->count; i++)
+            to[i] += from[i] * weight;
+    else
+        for (int64_t i = 0; i < run->count; i++)
+            to[i] += from[i * stride] * weight;
+}
+
+/* Adds up as convolve_at() does, a whole plane at a time: `chunk` products are full at the same
+ * channel wherever that is asked, or never. */
+static void convolve_plane(const struct job *job, const struct operation *operation,
+                           const struct run *runs, size_t run_count, const float *image,
+                           const float *weights, float *part, float *sum)
+{
+    const struct tensor *x = &job->network.tensor[operation->x];
+    const struct tensor *w = &job->network.tensor[operation->w];
+    const int64_t per = w->sizes[1], count = taps(operation, x->rank), plane = cells(x);
+    const int64_t stride = operation->stride[x->rank - 3], chunk = job->engine.chunk;
+
+    for (size_t r = 0; r < run_count; r++)
+        for (int64_t c = 0; c < per; c++) {
+            add_run(&runs[r], stride, image + c * plane, weights[c * count + runs[r].tap], part);
+            if (per % chunk != 0 || (c + 1) % chunk != 0)
+                continue;
+            for (int64_t i = runs[r].first; i < runs[r].first + runs[r].count; i++) {
+                sum[i] += part[i];
+                part[i] = 0;
+            }
+        }
+}
+
+static void convolve(const struct job *job, const struct operation *operation,
+                     struct values *values)
+{
+    const struct tensor *x = &job->network.tensor[operation->x];
+    const struct tensor *w = &job->network.tensor[operation->w];
+    const struct tensor *y = &job->network.tensor[operation->y];
+    const int64_t per = w->sizes[1], count = taps(operation, x->rank), places = cells(y);
+    const int64_t groups = x->sizes[1] / per, chunk = job->engine.chunk;
+    struct run *runs;
+    float *part;
+    size_t run_count;
+
+    if (per % chunk != 0 && per * count >= chunk) {
+        convolve_slowly(job, operation, values);
+        return;
+    }
+    runs = malloc((size_t)(count * places) * sizeof(*runs));
+    part = malloc((size_t)places * sizeof(*part));
+    run_count = find_runs(operation, x, y, runs);
+    for (int64_t nm = 0; nm < y->sizes[0] * y->sizes[1]; nm++) {
+        const int64_t n = nm / y->sizes[1], m = nm % y->sizes[1];
+        const int64_t first = m / (w->sizes[0] / groups) * per;
+        float *sum = values->of[operation->y] + nm * places;
+
+        memset(part, 0, (size_t)places * sizeof(*part));
+        memset(sum, 0, (size_t)places * sizeof(*sum));
+        convolve_plane(job, operation, runs, run_count,
+                       values->of[operation->x] + (n * x->sizes[1] + first) * cells(x),
+                       values->of[operation->w] + m * per * count, part, sum);
+        for (int64_t i = 0; i < places; i++)
+            sum[i] += part[i];
+    }
+    free(runs);
+    free(part);
 }
 
 /* Every element of x (dy) is spread over y (dx). */
