@@ -154,7 +154,7 @@ struct kernel {
     const char *(*refuses)(const struct kernel_call *call);
     enum status (*prepare)(struct kernel_prepare *prepare,
                            struct error *err); /* NULL: nothing to do */
-    /* Computes.  No allocation, no waiting, no logging. */
+    /* Computes.  No allocation, no logging, and no waiting but for what out_shapes says. */
     enum status (*enqueue)(const void *state, const struct kernel_call *call,
                            const struct kernel_run *run);
     void (*release)(void *state); /* NULL is fine */

@@ -8,7 +8,8 @@
  *     and does nothing but launch on that stream and return cudaGetLastError();
  *   - a kernel takes one packed struct or plain scalars by value;
  *   - no managed memory, textures, __device__ variables, device-side launches, default stream;
- *     inline PTX in one header only; no allocation and no synchronisation after prepare();
+ *     inline PTX in one header only; no allocation after prepare() and no synchronisation, but by
+ *     cuda_lane_found() where a kernel has to tell the true shape of its result;
  *   - scratch comes from the plan (kernel_prepare.scratch_bytes → kernel_run.scratch).
  *
  * Operands are device addresses, 64-byte aligned but for views into others (then aligned to the
@@ -53,13 +54,20 @@ struct cuda_device {
     struct fused_table fused;
 };
 
+/* Page-locked memory that kernels of a lane write. */
+struct cuda_words {
+    /* Not 0 when data was not valid (an index out of range).  Looked at and cleared when the lane
+     * is waited for. */
+    volatile uint32_t fault;
+    /* How many there are of what a kernel counted, where its result's shape is but a bound. */
+    volatile int64_t found;
+};
+
 struct cuda_lane {
     struct device_lane lane;
     cudaStream_t stream; /* kernels and copies of a batch, in order */
     cudaEvent_t done;    /* the end of what was given to the lane so far */
-    /* Page-locked memory that kernels write: not 0 when data was not valid (an index out of
-     * range).  Looked at and cleared when the lane is waited for. */
-    volatile uint32_t *fault;
+    struct cuda_words *words;
 };
 
 extern const struct device_ops device_cuda_ops;
@@ -79,6 +87,9 @@ static inline cudaStream_t cuda_stream(const struct kernel_run *run)
 {
     return cuda_lane_of(run->lane)->stream;
 }
+
+/* Waits for what the lane was given, and tells what its last counting kernel found. */
+enum status cuda_lane_found(struct device_lane *lane, int64_t *out_found);
 
 /* ---- error.c ---- */
 

@@ -14,9 +14,8 @@ static enum status open_parts(struct cuda_lane *lane)
     CU_TRY(cudaSetDevice(cuda->ordinal));
     CU_TRY(cudaStreamCreateWithFlags(&lane->stream, cudaStreamNonBlocking));
     CU_TRY(cudaEventCreateWithFlags(&lane->done, cudaEventDisableTiming | cudaEventBlockingSync));
-    CU_TRY(
-        cudaHostAlloc((void **)(uintptr_t)&lane->fault, sizeof(*lane->fault), cudaHostAllocMapped));
-    *lane->fault = 0;
+    CU_TRY(cudaHostAlloc((void **)&lane->words, sizeof(*lane->words), cudaHostAllocMapped));
+    *lane->words = (struct cuda_words){0};
     return device_lane_open_host(&lane->lane);
 }
 
@@ -42,8 +41,8 @@ void cuda_lane_close(struct device_lane *device_lane)
     struct cuda_lane *lane = cuda_lane_of(device_lane);
 
     device_lane_close_host(device_lane);
-    if (lane->fault != NULL)
-        (void)cudaFreeHost((void *)(uintptr_t)lane->fault);
+    if (lane->words != NULL)
+        (void)cudaFreeHost(lane->words);
     if (lane->done != NULL)
         (void)cudaEventDestroy(lane->done);
     if (lane->stream != NULL)
@@ -58,16 +57,31 @@ void cuda_lane_enter(struct device_lane *lane)
         lane->host->device->ops->lane_enter(lane->host);
 }
 
+static enum status wait_for_stream(struct cuda_lane *lane)
+{
+    CU_TRY(cudaEventRecord(lane->done, lane->stream));
+    return cuda_status(cudaEventSynchronize(lane->done));
+}
+
 enum status cuda_lane_wait(struct device_lane *device_lane)
 {
     struct cuda_lane *lane = cuda_lane_of(device_lane);
 
-    CU_TRY(cudaEventRecord(lane->done, lane->stream));
-    CU_TRY(cudaEventSynchronize(lane->done));
-    if (*lane->fault == 0)
+    TRY(wait_for_stream(lane));
+    if (lane->words->fault == 0)
         return STATUS_OK;
-    *lane->fault = 0;
+    lane->words->fault = 0;
     return STATUS_INVALID;
+}
+
+/* A fault raised before is left for the end of the batch. */
+enum status cuda_lane_found(struct device_lane *device_lane, int64_t *out_found)
+{
+    struct cuda_lane *lane = cuda_lane_of(device_lane);
+
+    TRY(wait_for_stream(lane));
+    *out_found = lane->words->found;
+    return STATUS_OK;
 }
 
 static enum status copy(struct device_lane *lane, void *to, const void *from, size_t bytes,

@@ -238,85 +238,6 @@ static void one_hot_leaves_out_what_is_outside(void **state)
                &(struct tensor){DTYPE_INT32, SHAPE(3, 2), (int32_t[]){8, 8, 8, 8, 9, 8}});
 }
 
-/* ---- results of unknown length ---- */
-
-static void nonzero_lists_places_axis_by_axis(void **state)
-{
-    float values[] = {0, 1, -0.0f, NAN, 0, 2};
-    struct tensor in = {DTYPE_FLOAT, SHAPE(2, 3), values};
-    struct tensor none = {DTYPE_BOOL, SHAPE(2), (uint8_t[]){0, 0}};
-
-    (void)state;
-    check_eval("NonZero", NULL, 1, &in, 1,
-               &(struct tensor){DTYPE_INT64, SHAPE(2, 3), (int64_t[]){0, 1, 1, 1, 0, 2}});
-    check_eval("NonZero", NULL, 1, &none, 1, &(struct tensor){DTYPE_INT64, SHAPE(1, 0), NULL});
-}
-
-static void compress_takes_what_the_condition_marks(void **state)
-{
-    struct tensor in[2] = {{DTYPE_INT32, SHAPE(2, 3), (int32_t[]){1, 2, 3, 4, 5, 6}},
-                           {DTYPE_BOOL, SHAPE(2), (uint8_t[]){0, 1}}};
-    struct compress_attrs flat = {INT64_MIN};
-
-    (void)state;
-    check_eval("Compress", &(struct compress_attrs){1}, 2, in, 1,
-               &(struct tensor){DTYPE_INT32, SHAPE(2, 1), (int32_t[]){2, 5}});
-    check_eval("Compress", &(struct compress_attrs){0}, 2, in, 1,
-               &(struct tensor){DTYPE_INT32, SHAPE(1, 3), (int32_t[]){4, 5, 6}});
-    check_eval("Compress", &flat, 2, in, 1,
-               &(struct tensor){DTYPE_INT32, SHAPE(1), (int32_t[]){2}});
-}
-
-static void unique_sorts_or_keeps_the_first_order(void **state)
-{
-    struct tensor in = {DTYPE_INT32, SHAPE(6), (int32_t[]){2, 1, 1, 3, 2, 2}};
-    struct tensor sorted[4] = {{DTYPE_INT32, SHAPE(3), (int32_t[]){1, 2, 3}},
-                               {DTYPE_INT64, SHAPE(3), (int64_t[]){1, 0, 3}},
-                               {DTYPE_INT64, SHAPE(6), (int64_t[]){1, 0, 0, 2, 1, 1}},
-                               {DTYPE_INT64, SHAPE(3), (int64_t[]){2, 3, 1}}};
-    struct tensor first[4] = {{DTYPE_INT32, SHAPE(3), (int32_t[]){2, 1, 3}},
-                              {DTYPE_INT64, SHAPE(3), (int64_t[]){0, 1, 3}},
-                              {DTYPE_INT64, SHAPE(6), (int64_t[]){0, 1, 1, 2, 0, 0}},
-                              {DTYPE_INT64, SHAPE(3), (int64_t[]){3, 2, 1}}};
-
-    (void)state;
-    check_eval("Unique", NULL, 1, &in, 4, sorted);
-    check_eval("Unique", &(struct unique_attrs){INT64_MIN, 0}, 1, &in, 4, first);
-}
-
-static void unique_compares_strings_by_their_bytes(void **state)
-{
-    struct bytes words[] = {{"b", 1}, {"ab", 2}, {"a", 1}, {"ab", 2}};
-    struct tensor in = {DTYPE_STRING, SHAPE(4), words}, out[4];
-    const struct bytes *found;
-
-    (void)state;
-    assert_int_equal(eval("Unique", NULL, 1, &in, 1, out), STATUS_OK);
-    found = out[0].data;
-    assert_int_equal(out[0].shape.dims[0], 3);
-    assert_int_equal(found[0].size, 1);
-    assert_memory_equal(found[1].data, "ab", 2);
-    assert_memory_equal(found[2].data, "b", 1);
-    free((void *)(uintptr_t)out[0].data);
-}
-
-static void suppression_keeps_the_best_of_what_overlaps(void **state)
-{
-    float boxes[] = {0, 0, 1, 1, 0, 0.1f, 1, 1.1f, 0, -0.1f, 1, 0.9f, 0, 10, 1, 11};
-    float scores[] = {0.9f, 0.75f, 0.6f, 0.95f};
-    struct tensor in[5] = {{DTYPE_FLOAT, SHAPE(1, 4, 4), boxes},
-                           {DTYPE_FLOAT, SHAPE(1, 1, 4), scores},
-                           {DTYPE_INT64, SHAPE(1), (int64_t[]){3}},
-                           {DTYPE_FLOAT, SHAPE(1), (float[]){0.5f}},
-                           {DTYPE_FLOAT, SHAPE(1), (float[]){0.7f}}};
-
-    (void)state;
-    check_eval("NonMaxSuppression", NULL, 5, in, 1,
-               &(struct tensor){DTYPE_INT64, SHAPE(2, 3), (int64_t[]){0, 0, 3, 0, 0, 0}});
-    check_eval("NonMaxSuppression", NULL, 2, in, 1,
-               &(struct tensor){DTYPE_INT64, SHAPE(0, 3), NULL});
-}
-
 /* ---- depth and space ---- */
 
 static void depth_to_space(const struct op_test *test, const struct test_array *in,
@@ -604,11 +525,6 @@ int main(void)
         cmocka_unit_test(scatter_reduces_duplicates_in_order),
         cmocka_unit_test(an_index_outside_fails_the_request),
         cmocka_unit_test(one_hot_leaves_out_what_is_outside),
-        cmocka_unit_test(nonzero_lists_places_axis_by_axis),
-        cmocka_unit_test(compress_takes_what_the_condition_marks),
-        cmocka_unit_test(unique_sorts_or_keeps_the_first_order),
-        cmocka_unit_test(unique_compares_strings_by_their_bytes),
-        cmocka_unit_test(suppression_keeps_the_best_of_what_overlaps),
         cmocka_unit_test(depth_becomes_space_in_both_modes),
         cmocka_unit_test(resize_follows_its_coordinate_rules),
         cmocka_unit_test(resize_takes_any_number_of_axes),

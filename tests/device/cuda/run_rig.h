@@ -44,6 +44,20 @@ static inline struct graph *make_mixed(void)
     return graph;
 }
 
+/* What comes out of NonZero has to be counted before the plan can go on. */
+static inline struct graph *make_counted(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, WIDTH));
+    struct node *cast = NODE(graph, "Cast", APPLY(graph, "NonZero", APPLY(graph, "Relu", x)));
+    struct node *sum = NODE(graph, "ReduceSum", cast->out[0], INTS(graph, 1));
+
+    set_attr_int(cast, "to", DTYPE_FLOAT);
+    set_attr_int(sum, "keepdims", 0);
+    set_borders(graph, 1, &x, 1, &sum->out[0]);
+    return graph;
+}
+
 static inline void run_rig_open(struct run_rig *rig, const char *device, struct graph *graph)
 {
     const struct shape shape = SHAPE(ROWS, WIDTH);

@@ -53,6 +53,26 @@ static void a_step_on_the_host_waits_for_what_it_needs(void **state)
     agrees(make_mixed, ROWS * WIDTH, SIM_ASYNC);
 }
 
+static void what_has_to_be_counted_is_counted_on_the_device(void **state)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    struct run_rig rig;
+
+    (void)state;
+    agrees(make_counted, 2, SIM_EAGER);
+    agrees(make_counted, 2, SIM_LAZY);
+    agrees(make_counted, 2, SIM_ASYNC);
+    run_rig_open(&rig, "cuda", make_counted());
+    plan_explain(rig.plan, file, false);
+    fclose(file);
+    assert_non_null(strstr(text, "cuda:counted"));
+    assert_null(strstr(text, "engine:to host"));
+    free(text);
+    run_rig_close(&rig);
+}
+
 static void the_plan_says_what_runs_on_the_host(void **state)
 {
     char *text = NULL;
@@ -239,6 +259,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(answers_are_those_of_the_cpu_in_any_order_of_streams, clean_slate),
         cmocka_unit_test_setup(a_step_on_the_host_waits_for_what_it_needs, clean_slate),
+        cmocka_unit_test_setup(what_has_to_be_counted_is_counted_on_the_device, clean_slate),
         cmocka_unit_test_setup(the_plan_says_what_runs_on_the_host, clean_slate),
         cmocka_unit_test_setup(a_plan_is_recorded_once_and_replayed, clean_slate),
         cmocka_unit_test_setup(a_capture_that_fails_leaves_the_plan_running_without, clean_slate),

@@ -12,18 +12,6 @@
 #include "ops/indexing.h"
 #include "ops/movement.h"
 
-enum { UNIT_MAX = 16 };
-
-/* The largest unit that divides `bytes` and the addresses. */
-static uint32_t unit_of(size_t bytes, const void *to, const void *from)
-{
-    uint32_t unit = UNIT_MAX;
-
-    while (unit > 1 && (bytes | (uintptr_t)to | (uintptr_t)from) % unit != 0)
-        unit /= 2;
-    return unit;
-}
-
 static size_t bytes_of(const struct operand *operand)
 {
     return (size_t)shape_count(&operand->shape) * dtype_bytes(operand->dtype);

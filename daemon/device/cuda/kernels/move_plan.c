@@ -2,7 +2,7 @@
 
 #include "device/cuda/kernels/rows.h"
 
-enum { TILED_MIN = 8, UNIT_MAX = 16 };
+enum { TILED_MIN = 8 };
 
 /* Whether the innermost axes can be counted in units of `by` elements on both sides. */
 static bool is_multiple(const struct axes *axes, int64_t by, int64_t to, int64_t from)

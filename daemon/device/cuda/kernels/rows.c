@@ -37,3 +37,12 @@ const char *refuse_strings(const struct kernel_call *call)
             return "strings are on the host";
     return NULL;
 }
+
+uint32_t unit_of(size_t bytes, const void *to, const void *from)
+{
+    uint32_t unit = UNIT_MAX;
+
+    while (unit > 1 && (bytes | (uintptr_t)to | (uintptr_t)from) % unit != 0)
+        unit /= 2;
+    return unit;
+}

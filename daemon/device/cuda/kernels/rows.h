@@ -12,7 +12,12 @@ enum { ANY_LAYOUT = 1 << LAYOUT_PLAIN | 1 << LAYOUT_NHWC };
  * when the batch ends, which then fails with STATUS_INVALID. */
 static inline uint32_t *run_fault(const struct kernel_run *run)
 {
-    return (uint32_t *)(uintptr_t)cuda_lane_of(run->lane)->fault;
+    return (uint32_t *)(uintptr_t)&cuda_lane_of(run->lane)->words->fault;
+}
+/* Where they note how many there are of what they count; see cuda_lane_found(). */
+static inline int64_t *run_found(const struct kernel_run *run)
+{
+    return (int64_t *)(uintptr_t)&cuda_lane_of(run->lane)->words->found;
 }
 
 /* Input `index` of a call; NULL when left out. */
@@ -39,6 +44,9 @@ void *prepare_state(struct kernel_prepare *prepare, size_t bytes, struct error *
 const char *refuse_unknown_values(const struct kernel_call *call, uint32_t inputs);
 /* "strings are on the host" when any operand is one. */
 const char *refuse_strings(const struct kernel_call *call);
+/* The largest unit to move, of 1 to 16 bytes, that divides `bytes` and the addresses. */
+enum { UNIT_MAX = 16 };
+uint32_t unit_of(size_t bytes, const void *to, const void *from);
 static inline bool dtype_is_narrow(enum dtype dtype)
 {
     return dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16;

@@ -9,15 +9,12 @@
  * what a plan knows without computing it.  Bytes are not multiplied there.
  */
 static const char *const left_to_host[] = {"byte_table",
-                                           "compress",
                                            "constant",
                                            "dynamic_quantize_lstm",
                                            "linear_classifier",
                                            "linear_regressor",
                                            "matmul_bytes",
                                            "matmul_integer_to_float",
-                                           "non_max_suppression",
-                                           "nonzero",
                                            "normalizer",
                                            "qlinear_add",
                                            "qlinear_global_average_pool",
