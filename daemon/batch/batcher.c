@@ -174,7 +174,7 @@ enum status queue_create(struct batcher *batcher, const struct queue_config *con
     queue->batcher = batcher;
     queue->network = config->network;
     queue->max_batch_size = config->max_batch_size;
-    queue->batching = config->batching && config->max_batch_size > 0;
+    atomic_init(&queue->batching, config->batching && config->max_batch_size > 0);
     queue->keeps_order = config->preserve_ordering;
     queue->instances = instances_of(config);
     queue->inputs = network_inputs(config->network, &queue->in_port);
@@ -199,6 +199,16 @@ fail:
     free(queue->name);
     free(queue);
     return status;
+}
+
+void queue_begin_batching(struct model_queue *queue)
+{
+    if (queue->max_batch_size == 0)
+        return;
+    pthread_mutex_lock(&queue->batcher->lock);
+    queue->waiting.single = false;
+    atomic_store(&queue->batching, true);
+    pthread_mutex_unlock(&queue->batcher->lock);
 }
 
 void queue_destroy(struct model_queue *queue)

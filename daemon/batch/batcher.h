@@ -95,6 +95,9 @@ MUST_CHECK enum status queue_create(struct batcher *batcher, const struct queue_
                                     struct model_queue **out_queue, struct error *err);
 /* No new requests (they get STATUS_UNAVAILABLE); calls `drained` once the last one is done. */
 void queue_close(struct model_queue *queue, void (*drained)(void *arg), void *arg);
+/* Requests may share batches from now on: its model has proven it.  No effect without a batch
+ * dimension. */
+void queue_begin_batching(struct model_queue *queue);
 void queue_destroy(struct model_queue *queue);              /* closed and drained; NULL is fine */
 struct model_stats *queue_stats(struct model_queue *queue); /* borrowed */
 size_t queue_waiting(struct model_queue *queue);

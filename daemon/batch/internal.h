@@ -89,7 +89,7 @@ struct model_queue {
     struct network *network;
     char *name;
     int64_t max_batch_size;
-    bool batching;
+    atomic_bool batching; /* once true it stays */
     bool keeps_order;
     unsigned instances;
     size_t inputs, outputs;

@@ -108,13 +108,19 @@ static bool moves_rows(const struct node *node)
 
 /* ---- the walk ---- */
 
+/* One scale for the whole tensor, out of its contents: with another row it is another. */
+static bool scales_together(const struct node *node)
+{
+    return strcmp(node->op->onnx.name, "DynamicQuantizeLinear") == 0;
+}
+
 /* The class of what a node makes; false: doubt. */
 static bool classify(const struct node *node, const enum class *classes, enum class *out_class)
 {
     unsigned skipped = size_inputs(node);
     bool has_count = false, has_data = false;
 
-    if (node->op == &op_if)
+    if (node->op == &op_if || scales_together(node))
         return false;
     for (size_t i = 0; i < node->inputs; i++) {
         enum class class = node->in[i] == NULL ? FREE : class_of(classes, node->in[i]);

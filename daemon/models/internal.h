@@ -83,6 +83,8 @@ struct repository {
     bool has_thread;
     struct mailbox loader;
     struct message stop;
+    struct message prove; /* a model came back that is not proven yet */
+    atomic_bool prove_sent;
     atomic_bool settled;
     atomic_bool stopping;   /* loads are given up */
     _Atomic size_t leaving; /* models retired and not gone yet */
@@ -114,6 +116,13 @@ struct slot *slot_add(struct entry *entry, int64_t version);
 /* ---- loader.c ---- */
 void *loader_main(void *repository);
 
+/* ---- late_proof.c ---- */
+/* On the loader thread: proves what is published, on the device and not proven, each when the
+ * first requests have been answered. */
+void late_proofs_run(struct repository *repository);
+/* A model that is not proven yet is back on the device; any thread. */
+void late_proofs_nudge(struct repository *repository);
+
 /* ---- poll.c, on the loader thread ---- */
 /* Looks at the folders; loads, reloads and retires what changed.  Returns whether something is half
  * written, so that another look is due soon. */
@@ -132,9 +141,11 @@ void retire_end(struct repository *repository, struct model *model);
 void command_finish(struct command *command, enum status status, const struct error *err);
 
 /* ---- loader.c, for poll.c and retire.c ---- */
-/* The table and the log have the outcome; a caller who wants it too gets it. */
+enum load_manner { LOAD_PROVEN, LOAD_PROVEN_LATER };
+/* The table and the log have the outcome; a caller who wants it too gets it.  LOAD_PROVEN_LATER: a
+ * version that takes nobody's place may be published before its batching is proven. */
 enum status loader_load(struct repository *repository, const char *name, const char *config_json,
-                        struct error *err);
+                        enum load_manner manner, struct error *err);
 /* Starts the retirement of every version; returns how many models leave. */
 size_t loader_retire(struct repository *repository, const char *name, struct command *waiter);
 void loader_notify(struct repository *repository);

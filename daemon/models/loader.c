@@ -1,7 +1,8 @@
 /* The loader thread: loads, follows the folder, carries out commands; retire.c takes models out.
  *
  * A load reads and proves a version without touching the table, then publishes it in one step; the
- * version it replaces is retired.
+ * version it replaces is retired.  At the start of the daemon the proof may come behind that
+ * (late_proof.c).
  */
 #define LOG_COMPONENT "models"
 
@@ -164,6 +165,15 @@ static enum status load_model(struct repository *repository, const struct load_c
     return status;
 }
 
+/* What its probes made the lanes grow to was for batches that may never come, but for one row,
+ * which will. */
+static void trim_after_load(struct repository *repository, uint64_t cached_bytes)
+{
+    (void)batcher_trim(repository->config.batcher, cached_bytes);
+    host_trim();
+    fixed_after_load(&repository->fixed);
+}
+
 static enum status load_version(struct repository *repository, struct entry *entry,
                                 const struct load_context *context, struct error *err)
 {
@@ -174,17 +184,11 @@ static enum status load_version(struct repository *repository, struct entry *ent
     TRY(begin_version(repository, entry, context->version, err));
     fixed_before_load(&repository->fixed);
     status = load_model(repository, context, &model, err);
-    /* What its probes made the lanes grow to was for batches that may never come, but for one row,
-     * which will. */
-    if (status == STATUS_OK && model->row_cached_bytes > cached)
-        cached = model->row_cached_bytes;
-    (void)batcher_trim(context->batcher, cached);
-    host_trim();
-    fixed_after_load(&repository->fixed);
     count_load(repository, status);
-    if (status == STATUS_NO_MEMORY)
-        room_name_obstacles(repository, NULL, err);
     if (status != STATUS_OK) {
+        trim_after_load(repository, cached);
+        if (status == STATUS_NO_MEMORY)
+            room_name_obstacles(repository, NULL, err);
         note_failure(repository, entry, context->version, err);
         loader_notify(repository);
         return status;
@@ -192,8 +196,12 @@ static enum status load_version(struct repository *repository, struct entry *ent
     model->loader = &repository->loader;
     model->message.kind = MESSAGE_GONE;
     resident_start(model, repository);
+    model->resident.is_unproven = model->trial != NULL;
     old = publish(repository, entry, model);
     keeper_nudge(repository);
+    if (model->row_cached_bytes > cached)
+        cached = model->row_cached_bytes;
+    trim_after_load(repository, cached);
     log_info("model '%s' version %s is ready: batching %s, %zu bytes, %" PRId64 " ms", model->name,
              model->version_text, model->batching, network_resident_bytes(model->network),
              model->load_us / 1000);
@@ -231,7 +239,7 @@ static enum status load_versions(struct repository *repository, struct entry *en
 
 static enum status load_with_config(struct repository *repository, struct entry *entry,
                                     const char *folder, const Inference__ModelConfig *config,
-                                    bool given, struct error *err)
+                                    bool given, enum load_manner manner, struct error *err)
 {
     struct load_context context = {
         .folder = folder,
@@ -243,6 +251,7 @@ static enum status load_with_config(struct repository *repository, struct entry 
         .batcher = repository->config.batcher,
         .plan_cache_bytes = repository->config.plan_cache_bytes,
         .planning = repository->config.planning,
+        .may_prove_later = manner == LOAD_PROVEN_LATER,
         .give_up = &repository->stopping,
         .may_stay = may_stay,
         .may_stay_arg = repository,
@@ -279,7 +288,7 @@ static struct entry *want_entry(struct repository *repository, const char *name)
 }
 
 enum status loader_load(struct repository *repository, const char *name, const char *config_json,
-                        struct error *err)
+                        enum load_manner manner, struct error *err)
 {
     struct entry *entry = want_entry(repository, name);
     Inference__ModelConfig *config;
@@ -298,7 +307,7 @@ enum status loader_load(struct repository *repository, const char *name, const c
         loader_notify(repository);
         return status;
     }
-    status = load_with_config(repository, entry, folder, config, given, err);
+    status = load_with_config(repository, entry, folder, config, given, manner, err);
     model_config_destroy(config);
     loader_notify(repository);
     return status;
@@ -375,7 +384,7 @@ static void load_at_start(struct repository *repository)
     note_missing(repository);
     for (size_t i = 0; i < count && !atomic_load(&repository->stopping); i++)
         if (is_wanted_at_start(repository, names[i]))
-            (void)loader_load(repository, names[i], NULL, &err);
+            (void)loader_load(repository, names[i], NULL, LOAD_PROVEN_LATER, &err);
     folder_free_names(names, count);
 }
 
@@ -406,7 +415,7 @@ static enum status command_load(struct repository *repository, const struct comm
         return error_set(
             err, STATUS_INTERNAL, "failed to load '%s', failed to poll from model repository: %s",
             command->name, why.status != STATUS_OK ? why.text : "it has no folder of that name");
-    return loader_load(repository, command->name, command->config_json, err);
+    return loader_load(repository, command->name, command->config_json, LOAD_PROVEN, err);
 }
 
 static enum status check_control(const struct repository *repository, struct error *err)
@@ -468,6 +477,11 @@ static void handle(struct repository *repository, struct message *message, bool 
     case MESSAGE_GONE:
         retire_end(repository, CONTAINER_OF(message, struct model, message));
         break;
+    case MESSAGE_PROVE:
+        atomic_store(&repository->prove_sent, false);
+        if (!*stopping)
+            late_proofs_run(repository);
+        break;
     case MESSAGE_STOP:
         *stopping = true;
         for (size_t i = 0; i < repository->entries; i++)
@@ -506,6 +520,7 @@ void *loader_main(void *arg)
     int64_t poll_us;
 
     load_at_start(repository);
+    late_proofs_run(repository);
     atomic_store(&repository->settled, true);
     loader_notify(repository);
     poll_us = next_poll(repository, false);

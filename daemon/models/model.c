@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "models/model.h"
+#include "models/trial.h"
 
 struct model *model_ref(struct model *model)
 {
@@ -26,6 +27,7 @@ uint64_t model_destroy(struct model *model)
 
     if (model == NULL)
         return 0;
+    trial_close(model->trial);
     queue_destroy(model->queue);
     if (model->network != NULL)
         bytes = network_resident_bytes(model->network);

@@ -13,7 +13,7 @@
 /* What the loader thread is told. */
 struct message {
     struct mail mail;
-    enum { MESSAGE_COMMAND, MESSAGE_GONE, MESSAGE_STOP } kind;
+    enum { MESSAGE_COMMAND, MESSAGE_GONE, MESSAGE_PROVE, MESSAGE_STOP } kind;
 };
 
 /* Something for the keeper to do. */
@@ -23,6 +23,7 @@ struct errand {
 };
 
 struct command; /* internal.h */
+struct trial;   /* trial.h */
 
 struct model {
     atomic_uint references;
@@ -40,8 +41,9 @@ struct model {
     struct model *heir;     /* took its place with the same ports; referenced.  NULL: none did */
     size_t inputs, outputs; /* in the order of the network */
     struct model_port *in, *out;
-    char batching[256];
-    bool may_mix_rows; /* its graph leaves doubt about more rows than two */
+    char batching[256];  /* once published: under the repository's lock */
+    struct trial *trial; /* it is published, and not proven yet; the loader's.  NULL: it is */
+    bool may_mix_rows;   /* its graph leaves doubt about more rows than two */
     int64_t load_us;
     uint64_t row_cached_bytes; /* that the lanes held when a row had run */
     struct resident resident;
@@ -58,6 +60,7 @@ struct load_context {
     struct batcher *batcher;
     size_t plan_cache_bytes;
     struct network_planning planning;
+    bool may_prove_later;       /* the model may come back with a trial that is not over */
     const atomic_bool *give_up; /* true: the load ends with STATUS_UNAVAILABLE.  May be NULL */
     /* Whether a model that is read and not packed yet has a chance to stay; NULL: it has. */
     enum status (*may_stay)(void *arg, const struct model *model, struct error *err);

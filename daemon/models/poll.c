@@ -49,7 +49,7 @@ static bool poll_entry(struct repository *repository, struct entry *entry)
     look = look_at(repository, entry);
     if (look == LOOK_CHANGED) {
         log_info("model '%s' changed", entry->name);
-        (void)loader_load(repository, entry->name, NULL, &err);
+        (void)loader_load(repository, entry->name, NULL, LOAD_PROVEN, &err);
     }
     return look == LOOK_UNSETTLED;
 }

@@ -54,7 +54,7 @@ static void await_mail(struct mailbox *box)
         mailbox_wait(box, CLOCK_NEVER);
 }
 
-static bool is_given_up(const struct probe *probe)
+bool probe_is_given_up(const struct probe *probe)
 {
     return probe->give_up != NULL && atomic_load(probe->give_up);
 }
@@ -69,7 +69,7 @@ static void await_answer(struct probe *probe, struct request *request)
         int64_t now_us = clock_now_us();
         int64_t look_us = until_us == CLOCK_NEVER ? CLOCK_NEVER : now_us + PROBE_LOOK_US;
 
-        if (now_us >= until_us || (until_us != CLOCK_NEVER && is_given_up(probe))) {
+        if (now_us >= until_us || (until_us != CLOCK_NEVER && probe_is_given_up(probe))) {
             atomic_store(&request->cancelled, true);
             batcher_wake(probe->batcher);
             until_us = look_us = CLOCK_NEVER;

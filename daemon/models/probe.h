@@ -1,6 +1,6 @@
-/* Requests of our own, sent through the batcher before a model is visible: to prove its batching
- * and to warm it.  They are admitted like any others, so a load cannot take memory that batches
- * need.
+/* Requests of our own, sent through the batcher: to prove a model's batching and to warm it, mostly
+ * before it is visible.  They are admitted like any others, so a load cannot take memory that
+ * batches need.
  *
  * Threads: the loader's; probe_run() waits for the answer.
  */
@@ -38,6 +38,7 @@ MUST_CHECK enum status probe_init(struct probe *probe, struct batcher *batcher,
                                   struct network *network, const char *name, bool has_rows,
                                   struct error *err);
 void probe_deinit(struct probe *probe);
+bool probe_is_given_up(const struct probe *probe);
 
 /* Runs the data; waits.  OK: answer->request.out holds every output.  Otherwise the request's error
  * is in `err` and there is nothing to deinit. */

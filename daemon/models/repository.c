@@ -220,6 +220,7 @@ enum status repository_create(const struct repository_config *config,
     pthread_mutex_init(&repository->lock, NULL);
     pthread_mutex_init(&repository->changed_lock, NULL);
     repository->stop.kind = MESSAGE_STOP;
+    repository->prove.kind = MESSAGE_PROVE;
     atomic_init(&repository->poll_interval_us, config->poll_interval_us);
     repository_set_residency(repository, config->model_idle_us, config->model_drop_us,
                              config->host_cache_bytes);

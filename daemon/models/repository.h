@@ -7,7 +7,7 @@
  * Loads run on the loader thread while serving goes on; a version becomes visible only when it is
  * whole, and the old one of the same number leaves after that.  A failed load leaves no byte
  * behind. Batching is proven at load: two rows together and apart; a model that answers differently
- * is served one by one, and says why.
+ * is served one by one, and says why.  So is one of the start until it is proven (late_proof.c).
  *
  * Threads: any, but for the repository's own loader thread; lookups take a reference and never
  * wait.
@@ -54,7 +54,7 @@ void repository_set_poll_interval(struct repository *repository, int64_t interva
  * ever both), and how many host bytes models that left the device may keep. */
 void repository_set_residency(struct repository *repository, int64_t model_idle_us,
                               int64_t model_drop_us, uint64_t host_cache_bytes);
-/* True once the loads of the start are over (well or not). */
+/* True once the loads and proofs of the start are over (well or not). */
 bool repository_is_settled(struct repository *repository);
 /* Ready in the sense of ServerReady (strict: every model that should be loaded is READY). */
 bool repository_is_ready(struct repository *repository, bool strict);

@@ -167,7 +167,7 @@ void resident_end_move(struct model *model)
 {
     struct repository *repository = model->resident.repository;
     struct resident *resident = &model->resident;
-    bool is_lost, is_back, is_over;
+    bool is_lost, is_back, is_over, is_unproven;
     struct queue_use use;
 
     pthread_mutex_lock(&repository->lock);
@@ -183,11 +183,14 @@ void resident_end_move(struct model *model)
     is_lost = resident->is_retired && resident->where != RESIDENCY_DEVICE;
     queue_read_use(model->queue, &use);
     is_over = resident->is_retired && is_back && use.pending == 0;
+    is_unproven = resident->is_unproven && is_back;
     pthread_mutex_unlock(&repository->lock);
     if (is_lost)
         resident_retire(model);
     if (is_over) /* those who waited have gone */
         resident_clear(model);
+    if (is_unproven)
+        late_proofs_nudge(repository);
     keeper_nudge(repository);
 }
 

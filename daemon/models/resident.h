@@ -26,6 +26,7 @@ struct resident {
     enum residency where;
     bool is_moving;
     bool is_wanted;          /* somebody asked for it without a request: wake */
+    bool is_unproven;        /* its batching; to be proven when it is back on the device */
     bool is_retired;         /* out of the table: it comes back for nobody any more */
     uint64_t cleared_bytes;  /* of the device, given back since then */
     bool is_pinned;          /* never leaves; constant */

@@ -34,6 +34,25 @@ static void what_waits_while_a_lane_is_busy_becomes_one_batch(void **state)
     assert_int_equal(fixture.network.runs, 2);
 }
 
+static void what_waits_shares_batches_from_the_moment_on_that_batching_begins(void **state)
+{
+    (void)state;
+    fixture.config.batching = false;
+    start();
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0);
+    fake_await_runs(&fixture.network, 1);
+    for (int i = 1; i <= 6; i++)
+        (void)send_rows(1, (float)(100 * i));
+    queue_begin_batching(fixture.queue);
+    fake_gate(&fixture.network, false);
+    await_answers(7);
+    for (size_t i = 0; i < 7; i++)
+        assert_answer_is_right(&fixture.call[i]);
+    assert_int_equal(rows_of_run(1), 6);
+    assert_int_equal(fixture.network.runs, 2);
+}
+
 static void padding_does_not_show(void **state)
 {
     (void)state;
@@ -570,6 +589,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_single_request_is_answered),
         TEST(what_waits_while_a_lane_is_busy_becomes_one_batch),
+        TEST(what_waits_shares_batches_from_the_moment_on_that_batching_begins),
         TEST(padding_does_not_show),
         TEST(a_device_with_memory_of_its_own_gets_copies),
         TEST(an_unwanted_output_is_not_returned),

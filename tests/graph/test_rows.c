@@ -119,6 +119,12 @@ static void padding_of_rows_is_doubtful_and_of_columns_is_not(void **state)
         *state, make(*state, "Pad", wider, make_ints(*state, 4, (int64_t[]){0, 0, 2, 0}), NULL)));
 }
 
+static void a_scale_out_of_all_rows_is_doubtful(void **state)
+{
+    assert_true(
+        in_doubt(*state, make(*state, "DynamicQuantizeLinear", rows_in(*state), NULL, NULL)));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -133,6 +139,7 @@ int main(void)
         TEST(a_slice_of_some_rows_is_doubtful),
         TEST(a_slice_of_some_rows_counted_from_the_end_of_the_shape_is_doubtful),
         TEST(padding_of_rows_is_doubtful_and_of_columns_is_not),
+        TEST(a_scale_out_of_all_rows_is_doubtful),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -32,24 +32,36 @@ static enum status load_once(void *arg)
     return status;
 }
 
-static void a_load_survives_every_failed_allocation(void **state)
+static void survive(bool may_prove_later)
 {
     struct message graph = multiplier();
     char folder[128];
-    struct load_context context = {.folder = folder,
+    struct load_context context = {.may_prove_later = may_prove_later,
+                                   .folder = folder,
                                    .name = "m",
                                    .version = 1,
                                    .device = bench.device,
                                    .ledger = bench.ledger,
                                    .batcher = bench.batcher};
 
-    (void)state;
     write_model("m", 1, &graph);
     write_text("m/config.pbtxt", "max_batch_size: 4 dynamic_batching { }\n"
                                  "output { name: 'y' label_filename: 'l' }");
     write_text("m/l", "a\nb\nc\nd\n");
     (void)snprintf(folder, sizeof(folder), "%s/m", bench.path);
     assert_true(fail_each_alloc(load_once, &context) > 50);
+}
+
+static void a_load_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    survive(false);
+}
+
+static void a_load_that_is_proven_later_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    survive(true);
 }
 
 /* The first answer's texts are those of the row it was asked: both must last as long as the proof.
@@ -147,6 +159,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_load_survives_every_failed_allocation, set_up_bench,
                                         tear_down_bench),
+        cmocka_unit_test_setup_teardown(
+            a_load_that_is_proven_later_survives_every_failed_allocation, set_up_bench,
+            tear_down_bench),
         cmocka_unit_test_setup_teardown(a_repository_survives_every_failed_allocation, set_up_bench,
                                         tear_down_bench),
         cmocka_unit_test_setup_teardown(a_command_that_finds_no_memory_says_so, set_up_bench,
