@@ -55,7 +55,7 @@ static enum status build_inputs(struct scope *scope, const struct raw_graph *raw
         struct value facts, *value;
         const char *name;
 
-        TRY(port_read(scope->reader, raw->inputs.items[i], &name, &facts, err));
+        TRY(port_read(scope->reader, raw->inputs.items[i], &name, &facts, NULL, err));
         value = names_find(&scope->values, (struct bytes){name, strlen(name)});
         if (value != NULL && value->constant != NULL) {
             TRY(check_default(&facts, value, name, err));
@@ -106,12 +106,19 @@ static enum status build_output(struct scope *scope, struct bytes proto, struct 
 {
     struct value facts, *value;
     const char *name;
+    bool is_tensor;
 
-    TRY(port_read(scope->reader, proto, &name, &facts, err));
+    TRY(port_read(scope->reader, proto, &name, &facts, &is_tensor, err));
     TRY(scope_resolve(scope, (struct bytes){name, strlen(name)}, &value, err));
     if (value == NULL)
         return error_set(err, STATUS_INVALID, "output '%.200s' is an input that was left out",
                          name);
+    if (!is_tensor && !zip_map_declare(scope->reader, value, &facts))
+        return port_refuse(name, err);
+    if (facts.dtype == DTYPE_NONE)
+        facts.dtype = value->dtype; /* a guess: each plan compares it with what it finds */
+    if (facts.dtype == DTYPE_NONE && scope->parent == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "output '%.200s' has no element type", name);
     TRY(separate_output(scope, name, &value, out, index, err));
     value->name = arena_copy_string(&scope->graph->arena, name, strlen(name));
     if (value->name == NULL)
@@ -164,5 +171,6 @@ enum status build_graph(struct scope *scope, struct bytes proto, struct error *e
     TRY(build_initializers(scope, &raw, err));
     TRY(build_inputs(scope, &raw, err));
     TRY(build_nodes(scope, &raw.nodes, err));
-    return build_outputs(scope, &raw, err);
+    TRY(build_outputs(scope, &raw, err));
+    return zip_map_check(reader, err);
 }

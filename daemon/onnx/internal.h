@@ -56,6 +56,7 @@ struct reader {
     int folder_fd; /* of external data; -1: none is allowed */
     struct external_file *external;
     struct opsets opsets;
+    struct zip_map *zip_maps; /* all that were read; last first */
     size_t functions;
     struct function *function;
     uint64_t readable_bytes; /* of the model file and of the external data opened so far */
@@ -159,9 +160,17 @@ MUST_CHECK enum status build_nodes(struct scope *scope, const struct bytes_list 
 /* Puts the node into the graph as it is: the form must be the newest. */
 MUST_CHECK enum status build_form(struct form *form, struct error *err);
 
-/* ports.c -- type and shape that a ValueInfoProto declares. */
+/* ports.c -- type and shape that a ValueInfoProto declares.  What is no tensor is refused, unless
+ * the caller wants to be told. */
 MUST_CHECK enum status port_read(struct reader *reader, struct bytes proto, const char **out_name,
-                                 struct value *facts, struct error *err);
+                                 struct value *facts, bool *out_is_tensor, struct error *err);
+MUST_CHECK enum status port_refuse(const char *name, struct error *err);
+
+/* zip_map.c */
+/* Whether the value stands for a sequence of maps; then the facts become those of the scores. */
+bool zip_map_declare(const struct reader *reader, const struct value *value, struct value *facts);
+/* With the graph's borders in place: that nothing computes with such a value. */
+MUST_CHECK enum status zip_map_check(const struct reader *reader, struct error *err);
 
 /* guess.c -- element types of a new node's outputs as far as they are plain to see: old forms have
  * numbers in attributes that become inputs of the data's type.  A wrong guess is found when shapes

@@ -64,20 +64,27 @@ static enum status read_tensor_type(struct reader *reader, struct bytes proto, s
 }
 
 static enum status read_type(struct reader *reader, struct bytes proto, struct value *facts,
-                             struct error *err)
+                             bool *out_is_tensor, struct error *err)
 {
     struct raw_type type;
 
     TRY(proto_read_type(&reader->arena, proto, &type, err));
-    if (proto.size > 0 && (type.present & UINT32_C(1) << TYPE_FIELD_TENSOR) == 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "it is no tensor (a sequence, map or optional), which is not supported");
-    return read_tensor_type(reader, type.tensor, facts, err);
+    *out_is_tensor = proto.size == 0 || (type.present & UINT32_C(1) << TYPE_FIELD_TENSOR) != 0;
+    return *out_is_tensor ? read_tensor_type(reader, type.tensor, facts, err) : STATUS_OK;
+}
+
+enum status port_refuse(const char *name, struct error *err)
+{
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "'%.200s': it is no tensor (a sequence, map or optional), which is not "
+                     "supported",
+                     name);
 }
 
 enum status port_read(struct reader *reader, struct bytes proto, const char **out_name,
-                      struct value *facts, struct error *err)
+                      struct value *facts, bool *out_is_tensor, struct error *err)
 {
+    bool is_tensor;
     struct raw_port port;
     const char *name;
     enum status status;
@@ -87,9 +94,13 @@ enum status port_read(struct reader *reader, struct bytes proto, const char **ou
     if (port.name.size == 0)
         return error_set(err, STATUS_INVALID, "an input or output has no name");
     *facts = (struct value){.dtype = DTYPE_NONE};
-    status = read_type(reader, port.type, facts, err);
+    status = read_type(reader, port.type, facts, &is_tensor, err);
     if (status != STATUS_OK)
         return error_prefix(err, status, "'%.200s'", name);
+    if (out_is_tensor != NULL)
+        *out_is_tensor = is_tensor;
+    else if (!is_tensor)
+        return port_refuse(name, err);
     *out_name = name;
     return STATUS_OK;
 }

@@ -63,6 +63,8 @@ enum status upgrade_form(struct form *form, struct error *err)
 {
     if (strcmp(form->domain, "com.microsoft") == 0)
         return upgrade_quantized(form, err);
+    if (strcmp(form->domain, "ai.onnx.ml") == 0 && strcmp(form->op, "ZipMap") == 0)
+        return upgrade_zip_map(form, err);
     if (form->domain[0] != '\0')
         return STATUS_OK;
     /* A rewrite that changes the operator gives its newest form, so rows of the new one must not

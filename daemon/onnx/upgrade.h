@@ -63,6 +63,9 @@ enum status upgrade_resize(struct form *form, struct error *err);
 /* upgrade_quantized.c: quantised operators of com.microsoft that are lowered; others stay. */
 enum status upgrade_quantized(struct form *form, struct error *err);
 
+/* zip_map.c: the scores in the place of the maps; see zip_map_check(). */
+enum status upgrade_zip_map(struct form *form, struct error *err);
+
 /* upgrade_meaning.c: forms that meant something else */
 enum status upgrade_softmax(struct form *form, struct error *err);
 enum status upgrade_broadcast(struct form *form, struct error *err);
