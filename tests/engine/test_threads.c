@@ -1,5 +1,7 @@
 /* Many threads on one network: plans are found, made, dropped and run at once. */
+#include <dirent.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "rig.h"
 
@@ -91,9 +93,74 @@ static void lanes_share_a_network(void **state)
     rig_close(&rig);
 }
 
+static size_t count_threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    size_t count = 0;
+
+    assert_non_null(folder);
+    while (readdir(folder) != NULL)
+        count++;
+    (void)closedir(folder);
+    return count;
+}
+
+/* x [1,16,n,n] ──> Conv 3x3, 16 channels ──> Relu ──> MatMul with [n,n]. */
+static struct graph *convolution_and_product(int64_t n)
+{
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(1, 16, n, n));
+    struct value *y =
+        APPLY(graph, "Relu", APPLY(graph, "Conv", x, make_floats(graph, SHAPE(16, 16, 3, 3), 1)));
+
+    y = APPLY(graph, "MatMul", y, make_floats(graph, SHAPE(n - 2, n), 2));
+    set_borders(graph, 1, &x, 1, &y);
+    return graph;
+}
+
+static void expect_no_threads_of_its_own(unsigned threads, int64_t n)
+{
+    const struct shape shape = SHAPE(1, 16, n, n);
+    struct network *network;
+    struct plan *plan;
+    struct rig rig;
+    float *in = calloc((size_t)(16 * n * n), sizeof(*in));
+    float *out = calloc((size_t)(16 * n * n), sizeof(*out));
+    size_t before;
+
+    assert_true(in != NULL && out != NULL);
+    rig_open(&rig, "cpu", threads);
+    network = make_network(&rig, convolution_and_product(n));
+    plan = make_plan(network, &shape);
+    before = count_threads();
+    assert_ok(run_floats(&rig, plan, in, (size_t)(16 * n * n), out, (size_t)(16 * (n - 2) * n)));
+    assert_int_equal(count_threads(), before);
+    plan_unref(plan);
+    network_destroy(network);
+    rig_close(&rig);
+    free(out);
+    free(in);
+}
+
+static void a_lane_of_one_thread_starts_no_others(void **state)
+{
+    (void)state;
+    expect_no_threads_of_its_own(1, 120);
+}
+
+static void small_steps_start_no_threads(void **state)
+{
+    (void)state;
+    expect_no_threads_of_its_own(3, 6);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lanes_share_a_network)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_steps_start_no_threads),
+        cmocka_unit_test(a_lane_of_one_thread_starts_no_others),
+        cmocka_unit_test(lanes_share_a_network),
+    };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

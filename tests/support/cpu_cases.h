@@ -13,6 +13,7 @@ static struct op_tester *tester; /* the group's; each test finds it in its state
 
 static inline int open_tester(void **state)
 {
+    setenv("GOMP_SPINCOUNT", "3000", 0); /* short work is shared, whenever its turn comes */
     device_register(&device_cpu_ops);
     *state = tester = op_tester_create(OP_TEST_DEVICE);
     return 0;

@@ -227,12 +227,13 @@ static void cut_lines(struct direct *p, const struct direct_ops *ops)
 
 static void choose_members(const struct kernel_call *call, struct direct *p, int64_t vector)
 {
-    const int64_t x = p->images * p->in_blocks * p->in[0] * p->in[1] * vector;
+    const int64_t most_tiles = p->flat ? p->lines * p->line : p->lines;
     const double macs = (double)weight_floats(p, vector) * (double)(p->lines * p->line);
 
-    p->members = team_size(call->threads, macs / 50);
+    p->members = team_most(call->threads, macs / 50);
     p->panels = ceil_div(p->out_blocks, PANEL_BLOCKS);
-    p->by_panels = p->members > 1 && weight_floats(p, vector) > x &&
+    p->by_panels = p->members > 1 &&
+                   (weight_floats(p, vector) > p->images * p->x_image || most_tiles < p->members) &&
                    (p->panels % p->members == 0 || p->panels >= 4 * p->members);
 }
 

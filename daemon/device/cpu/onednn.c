@@ -797,6 +797,7 @@ enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_
     if (dnnl.primitive_execute(conv->primitive, stream, conv->spec.has_bias ? 5 : 4, args) !=
         dnnl_success)
         return STATUS_INTERNAL;
+    team_woke();
     if (conv->own_epilogue)
         apply_epilogue(conv, run);
     return STATUS_OK;

@@ -220,7 +220,7 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     p->phases = state->phases;
     products = (double)shape_count(&call->out[0]->shape) * (double)(p->in_channels * taps) /
                (double)p->phase_count;
-    p->members = team_size(call->threads, products / 40);
+    p->members = team_most(call->threads, products / 40);
     cut(p, state->ops->vector);
     set_phases(form, state);
 }

@@ -7,8 +7,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* How long a member waits awake for the others before it sleeps, in turns of libgomp's loop: 0.1 to
- * 0.2 ms, which covers the pauses between the steps of a batch.  libgomp's own 300000 are up to 20
+#include "base/clock.h"
+
+/* How long a member waits awake for the others before it sleeps, in turns of libgomp's loop: some
+ * 0.1 ms, which covers the pauses between the steps of a batch.  libgomp's own 300000 are up to 20
  * ms: on a machine with other work, the time slice of the very thread that is waited for. */
 #define SPIN_COUNT "3000"
 
@@ -28,6 +30,7 @@ static struct {
     FUNCTIONS(FUNCTION)
 #undef FUNCTION
     bool is_there;
+    bool falls_asleep; /* members wait as long as SPIN_COUNT says, not as the environment does */
 } openmp;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -36,8 +39,9 @@ static void open_library(void)
 {
     void *library;
 
-    if (getenv("OMP_WAIT_POLICY") == NULL)
-        (void)setenv("GOMP_SPINCOUNT", SPIN_COUNT, 0);
+    openmp.falls_asleep = getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL;
+    if (openmp.falls_asleep)
+        (void)setenv("GOMP_SPINCOUNT", SPIN_COUNT, 1);
     library = dlopen("libgomp.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return;
@@ -89,6 +93,22 @@ void team_run(unsigned threads, team_fn fn, void *arg)
         return;
     }
     openmp.GOMP_parallel(take_part, &job, threads, 0);
+    team_woke();
+}
+
+/* Less than members wait for each other, see SPIN_COUNT. */
+enum { AWAKE_NS = 50000 };
+
+static _Thread_local int64_t last_ns; /* end of the last region; 0: there was none */
+
+bool team_is_awake(void)
+{
+    return !openmp.falls_asleep || clock_now_ns() - last_ns < AWAKE_NS;
+}
+
+void team_woke(void)
+{
+    last_ns = clock_now_ns();
 }
 
 void team_barrier(void)

@@ -23,11 +23,26 @@ void team_run(unsigned threads, team_fn fn, void *arg);
 /* Inside fn: waits for the other members. */
 void team_barrier(void);
 
-/* How many of `threads` are worth waking for so many nanoseconds of work.  A region costs 2 us when
- * the others are awake; on a busy machine one of them may come a time slice late. */
-static inline unsigned team_size(unsigned threads, double nanoseconds)
+/* Whether the other members still wait awake: the calling thread's last region is not long over.
+ * Always true when the environment (OMP_WAIT_POLICY, GOMP_SPINCOUNT) says how they wait. */
+bool team_is_awake(void);
+/* There was a region of somebody else's (oneDNN's) until now. */
+void team_woke(void);
+
+/* How many of `threads` may be worth waking for so many nanoseconds of work.  A region costs 2 us
+ * when the others are awake; on a busy machine one of them may come a time slice late. */
+static inline unsigned team_most(unsigned threads, double nanoseconds)
 {
     return nanoseconds < 30000 ? 1 : threads;
+}
+
+/* The same when work begins: to wake those that have gone to sleep since the last region costs 30
+ * to 130 us, which short work does not pay back. */
+static inline unsigned team_size(unsigned threads, double nanoseconds)
+{
+    const unsigned most = team_most(threads, nanoseconds);
+
+    return most > 1 && nanoseconds < 100000 && !team_is_awake() ? 1 : most;
 }
 
 /* Member's share [*from, *to) of `count` things. */

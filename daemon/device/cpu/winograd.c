@@ -158,7 +158,7 @@ static void make_plan(const struct kernel_call *call, const struct conv_geometry
     p->epilogue = ((const struct conv_attrs *)call->attrs)->epilogue;
     state->time_ns =
         (double)(p->tiles * p->points) * (double)(g->in_channels * g->out_channels) / 40;
-    p->members = team_size(call->threads, state->time_ns);
+    p->members = team_most(call->threads, state->time_ns);
     choose_blocks(p, ops);
 }
 

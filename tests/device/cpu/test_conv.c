@@ -158,6 +158,7 @@ struct odd_form {
 static const struct odd_form odd_forms[] = {
     {2, 8, 8, 1, {40, 60}, {3, 39}, {1, 1}, {1, 1}, {1, 19}},     /* wider than it unrolls */
     {1, 1, 48, 1, {872}, {256}, {32}, {1}, {0}},                  /* few channels, long taps */
+    {1, 1, 400, 1, {872}, {256}, {32}, {1}, {0}},                 /* one line, shared by panels */
     {1, 16, 32, 1, {61}, {3}, {1}, {17}, {17}},                   /* far apart */
     {2, 16, 16, 1, {33, 35}, {3, 3}, {1, 1}, {16, 16}, {16, 16}}, /* … in two dimensions */
     {2, 24, 36, 3, {9, 11}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},      /* groups across blocks */
