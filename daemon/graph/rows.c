@@ -92,7 +92,7 @@ static bool pads_rows(const struct node *node)
     return pads[0] != 0 || pads[count / 2] != 0;
 }
 
-static bool moves_rows(const struct node *node)
+bool node_moves_rows(const struct node *node)
 {
     if (node->op == &op_slice)
         return slices_rows(node);
@@ -138,7 +138,7 @@ static bool classify(const struct node *node, const enum class *classes, enum cl
     if (has_data && has_count)
         return false;
     return node->inputs == 0 || node->in[0] == NULL || class_of(classes, node->in[0]) != DATA ||
-           !moves_rows(node);
+           !node_moves_rows(node);
 }
 
 static bool walk(const struct graph *graph, enum class *classes)

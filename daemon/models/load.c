@@ -19,6 +19,22 @@ static enum status check_given_up(const struct load_context *context, struct err
     return error_set(err, STATUS_UNAVAILABLE, "the daemon is stopping");
 }
 
+/* What the graph gives away about the rows of a batch. */
+static enum status look_at_rows(struct model *model, const struct graph *graph, struct error *err)
+{
+    const struct node *mixer = graph_find_row_mixer(graph);
+
+    model->may_mix_rows = graph_may_mix_rows(graph);
+    if (mixer == NULL)
+        return STATUS_OK;
+    model->row_mixer =
+        arena_format(&model->arena, "node '%.100s' (%s) works across the rows of a batch",
+                     mixer->name, mixer->op->onnx.name);
+    return model->row_mixer != NULL
+               ? STATUS_OK
+               : error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", model->name);
+}
+
 static enum status load_network(const struct load_context *context, struct model *model,
                                 struct error *err)
 {
@@ -26,6 +42,7 @@ static enum status load_network(const struct load_context *context, struct model
     struct network_config config = {.plan_cache_bytes = context->plan_cache_bytes,
                                     .planning = context->planning};
     struct graph *graph;
+    enum status status;
     char path[4096];
 
     config.planning.cancelled = context->give_up;
@@ -39,11 +56,13 @@ static enum status load_network(const struct load_context *context, struct model
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
     model->resident.signature = folder_signature(model->resident.folder);
     TRY(onnx_read_file(path, &graph, NULL, err));
-    model->may_mix_rows = graph_may_mix_rows(graph);
+    status = look_at_rows(model, graph, err);
     config.name = arena_format(&model->arena, "%s/%" PRId64, context->name, context->version);
-    if (config.name == NULL) {
+    if (status == STATUS_OK && config.name == NULL)
+        status = error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
+    if (status != STATUS_OK) {
         graph_destroy(graph);
-        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
+        return status;
     }
     TRY(network_create(graph, context->device, context->ledger, &config, &model->network, err));
     network_set_ahead(model->network, true); /* until it is open to requests */

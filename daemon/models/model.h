@@ -41,9 +41,10 @@ struct model {
     struct model *heir;     /* took its place with the same ports; referenced.  NULL: none did */
     size_t inputs, outputs; /* in the order of the network */
     struct model_port *in, *out;
-    char batching[256];  /* once published: under the repository's lock */
-    struct trial *trial; /* it is published, and not proven yet; the loader's.  NULL: it is */
-    bool may_mix_rows;   /* its graph leaves doubt about more rows than two */
+    char batching[256];    /* once published: under the repository's lock */
+    struct trial *trial;   /* it is published, and not proven yet; the loader's.  NULL: it is */
+    bool may_mix_rows;     /* its graph leaves doubt about more rows than two */
+    const char *row_mixer; /* a sentence: what in its graph makes one row of several; or NULL */
     int64_t load_us;
     uint64_t row_cached_bytes; /* that the lanes held when a row had run */
     struct resident resident;

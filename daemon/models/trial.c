@@ -119,6 +119,14 @@ static bool computes(const struct device *device)
     return strcmp(device->ops->name, "null") != 0;
 }
 
+/* Batching is asked for and will not be. */
+static void refuse_batching(const struct model *model, const char *reason, char *text, size_t room)
+{
+    (void)snprintf(text, room, "off: %s", reason);
+    log_warn("model '%s' version %s is served one by one: %s", model->name, model->version_text,
+             reason);
+}
+
 bool trial_is_due(const struct load_context *context, const struct model *model, char *text,
                   size_t room, bool *out_batching)
 {
@@ -129,6 +137,10 @@ bool trial_is_due(const struct load_context *context, const struct model *model,
     }
     if (!model_config_asks_for_batching(model->config)) {
         (void)snprintf(text, room, "off: its configuration has no dynamic_batching");
+        return false;
+    }
+    if (model->row_mixer != NULL) {
+        refuse_batching(model, model->row_mixer, text, room);
         return false;
     }
     if (computes(context->device))
@@ -166,8 +178,6 @@ bool trial_prove(struct trial *trial, const struct model *model, char *text, siz
     }
     if (probe_is_given_up(&trial->probe))
         return false;
-    (void)snprintf(text, room, "off: %s", reason);
-    log_warn("model '%s' version %s is served one by one: %s", model->name, model->version_text,
-             reason);
+    refuse_batching(model, reason, text, room);
     return false;
 }

@@ -66,6 +66,21 @@ static void a_model_whose_rows_depend_on_each_other_is_served_one_by_one(void **
     assert_string_equal(info.batching, "off: rows together differ from rows apart in output 'y'");
 }
 
+static void
+a_model_whose_graph_works_across_rows_is_served_one_by_one_whatever_rows_show(void **state)
+{
+    struct message graph = quiet_mixer();
+    struct model_info info = {0};
+
+    (void)state;
+    write_model("quiet", 1, &graph);
+    load_everything();
+    assert_true(find_row("quiet", "1", &info));
+    assert_int_equal(info.state, MODEL_READY);
+    assert_string_equal(info.batching,
+                        "off: node 'ReduceMax' (ReduceMax) works across the rows of a batch");
+}
+
 static void an_output_whose_first_dimension_is_not_the_batch_is_seen(void **state)
 {
     struct message graph = turner();
@@ -621,6 +636,7 @@ int main(void)
         TEST(a_model_without_configuration_is_ready_and_batches),
         TEST(a_loaded_model_answers),
         TEST(a_model_whose_rows_depend_on_each_other_is_served_one_by_one),
+        TEST(a_model_whose_graph_works_across_rows_is_served_one_by_one_whatever_rows_show),
         TEST(an_output_whose_first_dimension_is_not_the_batch_is_seen),
         TEST(a_configuration_without_dynamic_batching_does_not_batch),
         TEST(a_failed_load_leaves_no_byte_and_its_reason),
