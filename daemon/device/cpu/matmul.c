@@ -1,7 +1,8 @@
 /* MatMul and Gemm in float: with weights packed at load, and of two computed matrices.
  *
- * Gemm's C is a bias when it is one row, and a residual when it has the size of the result; what is
- * computed and both is a residual, which it would be in a larger batch. */
+ * Gemm's C is a bias when it is one row, and a residual when it has the size of the result.  A
+ * computed [1,n] may be either in a batch of one; it is a residual in every batch, repeated in a
+ * larger one, so that a row has the same bits alone. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,7 +18,8 @@ struct product {
     float scale; /* of A B */
     size_t bias; /* input that is a row added to every row; 0: none */
     float bias_scale;
-    size_t residual; /* input of the result's size; 0: none */
+    size_t residual; /* input of the result's size, or of one row; 0: none */
+    bool repeats;    /* the residual is one row */
     struct epilogue epilogue;
 };
 
@@ -46,9 +48,8 @@ static const char *describe_c(const struct kernel_call *call, struct product *pr
 {
     const struct operand *c = kernel_input(call, GEMM_C);
     const int64_t n = product->geometry.n, elements = c != NULL ? shape_count(&c->shape) : 0;
-    const bool is_row =
-        c != NULL && (c->shape.rank < 2 ||
-                      (c->shape.dims[0] == 1 && (c->constant != NULL || product->geometry.m != 1)));
+    const bool is_single = c != NULL && c->shape.rank == 2 && c->shape.dims[0] == 1;
+    const bool is_row = c != NULL && (c->shape.rank < 2 || (is_single && c->constant != NULL));
 
     if (c == NULL || product->bias_scale == 0)
         return NULL;
@@ -60,8 +61,9 @@ static const char *describe_c(const struct kernel_call *call, struct product *pr
         product->bias = GEMM_C;
         return NULL;
     }
-    if (elements != product->geometry.m * n || product->residual != 0 || product->bias_scale != 1 ||
-        c->constant != NULL)
+    product->repeats = is_single && elements == n;
+    if ((elements != product->geometry.m * n && !product->repeats) || product->residual != 0 ||
+        product->bias_scale != 1 || c->constant != NULL)
         return "C is neither a row nor a computed matrix";
     product->residual = GEMM_C;
     product->epilogue.residual_after = false;
@@ -164,7 +166,8 @@ static enum status prepare_packed(struct kernel_prepare *prepare, struct error *
                                     .n = product.geometry.n,
                                     .epilogue = product.epilogue};
         state->gemm.a = matrix(NULL, product.geometry.m, product.geometry.k, product.trans_a);
-        state->gemm.ldc = state->gemm.ldr = state->gemm.n;
+        state->gemm.ldc = state->gemm.n;
+        state->gemm.ldr = product.repeats ? 0 : state->gemm.n;
         state->residual_input = product.residual;
         status = pack_b(prepare, &product, state);
     }
@@ -283,7 +286,7 @@ static enum status enqueue_batched(const void *arg, const struct kernel_call *ca
                                      .m = product->geometry.m,
                                      .k = product->geometry.k,
                                      .n = product->geometry.n,
-                                     .ldr = product->geometry.n,
+                                     .ldr = product->repeats ? 0 : product->geometry.n,
                                      .ldc = product->geometry.n,
                                      .scale = product->scale,
                                      .epilogue = product->epilogue,

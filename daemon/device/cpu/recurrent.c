@@ -3,8 +3,8 @@
  * For each direction: the products of the inputs with W of many steps at once (steps are cut into
  * chunks, to bound the scratch), then step by step the product of the state with R, added into the
  * same sums, and the gates.  Sums are in the order of gemm.h, so no row depends on the others.
- * A sequence that is over keeps its state and gives zeros.  The directions of a bidirectional
- * operator run side by side when there are threads for it.
+ * A sequence that is over keeps its state and gives zeros; one without a step ends in zeros, too.
+ * The directions of a bidirectional operator run side by side when there are threads for it.
  */
 #include "device/cpu/recurrent_internal.h"
 
@@ -98,6 +98,13 @@ static const void *input_at(const struct pass *pass, size_t index)
                                                                        : NULL;
 }
 
+static bool is_over(const struct pass *pass, int64_t row, int64_t time)
+{
+    const void *lengths = input_at(pass, RECURRENT_LENGTHS);
+
+    return lengths != NULL && time >= read_index(DTYPE_INT32, lengths, row);
+}
+
 /* Elements of row (batch) `row` of a state tensor. */
 static int64_t state_row(const struct recurrent_state *state, size_t direction, int64_t row)
 {
@@ -107,6 +114,8 @@ static int64_t state_row(const struct recurrent_state *state, size_t direction, 
            state->hidden;
 }
 
+/* A sequence without a step ends in zeros, as it does in ONNX Runtime and OpenVINO (ONNX itself
+ * says nothing): so it begins with them. */
 static void load_state(const struct pass *pass, size_t index, float *to)
 {
     const struct recurrent_state *state = pass->state;
@@ -114,7 +123,7 @@ static void load_state(const struct pass *pass, size_t index, float *to)
     size_t bytes = (size_t)state->hidden * sizeof(float);
 
     for (int64_t row = 0; row < state->batch; row++, to += state->hidden) {
-        if (from != NULL)
+        if (from != NULL && state->times > 0 && !is_over(pass, row, 0))
             memcpy(to, (const char *)from + state_row(state, pass->direction, row) * 4, bytes);
         else
             memset(to, 0, bytes);
@@ -241,13 +250,6 @@ static void add_state(const struct pass *pass, enum matrix matrix, const float *
                            .epilogue = {.has_residual = !apart}};
 
     multiply(pass, &product);
-}
-
-static bool is_over(const struct pass *pass, int64_t row, int64_t time)
-{
-    const void *lengths = input_at(pass, RECURRENT_LENGTHS);
-
-    return lengths != NULL && time >= read_index(DTYPE_INT32, lengths, row);
 }
 
 static void step_lstm(const struct pass *pass, int64_t time, const float *sums)

@@ -172,7 +172,7 @@ static void load_state(const struct sequence *sequence, size_t index, float *to)
     const size_t bytes = (size_t)state->hidden * sizeof(float);
     const char *from = input_at(sequence, index);
 
-    if (from == NULL)
+    if (from == NULL || sequence->length == 0) /* see recurrent.c */
         memset(to, 0, bytes);
     else
         memcpy(to,

@@ -239,6 +239,27 @@ static void gemm_takes_every_form_of_c(void **state)
     }
 }
 
+/* Alone, a computed row cannot be told from a matrix of the result's size. */
+static void a_computed_row_is_added_alike_in_every_batch(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        struct gemm_attrs attrs = {.alpha = 1, .beta = 1};
+        struct op_test test;
+
+        set_test(&test, "Gemm", &attrs, reference_gemm);
+        test.inputs = 3;
+        test.rows = true;
+        test.in[0].shape = (struct shape)SHAPE(6, 17);
+        test.in[1].shape = (struct shape)SHAPE(17, 50);
+        test.in[1].constant = i % 2 == 0;
+        test.in[2] =
+            (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(1, 50), .low = -1, .high = 1};
+        attrs.epilogue.act = i / 2 == 0 ? ACT_NONE : ACT_RELU;
+        op_test_run(tester, &test);
+    }
+}
+
 static void what_does_not_fit_is_refused_by_name(void **state)
 {
     struct matmul_attrs attrs = {0};
@@ -260,6 +281,7 @@ int main(void)
         cmocka_unit_test(transposed_operands_are_right),
         cmocka_unit_test(integers_wrap_and_other_floats_are_right),
         cmocka_unit_test(gemm_takes_every_form_of_c),
+        cmocka_unit_test(a_computed_row_is_added_alike_in_every_batch),
         cmocka_unit_test(what_does_not_fit_is_refused_by_name),
     };
 

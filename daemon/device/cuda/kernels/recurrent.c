@@ -222,7 +222,7 @@ static enum status load_state(const struct pass *pass, size_t input, float *to)
     const struct recurrent_state *state = pass->state;
     const float *from = run_input(pass->call, pass->run, input);
 
-    if (from == NULL)
+    if (from == NULL || state->times == 0)
         return cuda_status(cudaMemsetAsync(
             to, 0, (size_t)(state->batch * state->hidden) * sizeof(float), cuda_stream(pass->run)));
     return move_run(&state->take, to, from + state_start(pass), pass->run);

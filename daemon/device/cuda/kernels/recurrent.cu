@@ -137,6 +137,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
         const struct spot spot = {row, place, cell.input + row * cell.input_step + place,
                                   cell.state + row * gates * cell.hidden + place};
         const bool over = is_over(cell, row);
+        const bool empty = over && cell.lengths[row] == 0; /* ends in zeros, not in its state */
 
         if (cell.kind == CELL_GRU_GATES) {
             cell.update[i] = gate(cell.functions[0], clipped(cell, sum_of(cell, spot, 0)));
@@ -144,8 +145,10 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
                 gate(cell.functions[0], clipped(cell, sum_of(cell, spot, 1))) * cell.h[i];
             continue;
         }
-        if (!over)
-            cell.h[i] = next_state(cell, spot, i);
+        if (!over || empty)
+            cell.h[i] = empty ? 0 : next_state(cell, spot, i);
+        if (empty && cell.kind == CELL_LSTM)
+            cell.c[i] = 0;
         if (cell.out != nullptr)
             cell.out[row * cell.out_step + place] = over ? 0 : cell.h[i];
     }
