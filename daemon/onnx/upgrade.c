@@ -183,7 +183,7 @@ enum status upgrade_add(struct form *form, const struct upgrade_node *node,
 {
     struct value *in[UPGRADE_INPUTS];
     struct value *out = node->out != NULL ? node->out : graph_add_value(form->scope->graph, "");
-    struct raw_attr attrs[2] = {node->attr[0], node->attr[1]};
+    struct raw_attr attrs[UPGRADE_ATTRS];
     struct form added = {
         .scope = form->scope,
         .op = node->op,
@@ -199,6 +199,7 @@ enum status upgrade_add(struct form *form, const struct upgrade_node *node,
     if (out == NULL)
         return reader_no_memory(err);
     memcpy((void *)in, (const void *)node->in, sizeof(in));
+    memcpy(attrs, node->attr, sizeof(attrs));
     added.name = arena_format(&form->scope->reader->arena, "%s/%s", form->name, node->op);
     if (added.name == NULL)
         return reader_no_memory(err);

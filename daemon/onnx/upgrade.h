@@ -33,13 +33,13 @@ void upgrade_set(struct form *form, struct raw_attr attr);
 int64_t upgrade_take_int(struct form *form, const char *name, int64_t absent);
 
 /* Builds one node of the newest form in front of the form. */
-enum { UPGRADE_INPUTS = 16 };
+enum { UPGRADE_INPUTS = 16, UPGRADE_ATTRS = 3 };
 struct upgrade_node {
     const char *op;
     size_t inputs;
     struct value *in[UPGRADE_INPUTS];
     size_t attrs;
-    struct raw_attr attr[2];
+    struct raw_attr attr[UPGRADE_ATTRS];
     struct value *out; /* NULL: a new one */
 };
 MUST_CHECK enum status upgrade_add(struct form *form, const struct upgrade_node *node,

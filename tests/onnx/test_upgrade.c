@@ -372,6 +372,14 @@ static void quantised_operators_are_lowered_to_real_ones(void **state)
         21, with(microsoft(node("QLinearLeakyRelu", "x b w b", "y")), attr_float("alpha", 0.25F)));
     expect_ops(graph, "DequantizeLinear LeakyRelu QuantizeLinear");
     graph_destroy(graph);
+    graph = read_ok(
+        21, with(microsoft(node("QGemm", "x b x w b w x b w", "y")), attr_int("transB", 1)));
+    expect_ops(graph, "DequantizeLinear DequantizeLinear DequantizeLinear Gemm QuantizeLinear");
+    assert_int_equal(node_attr_int(maker_of_y(graph)->in[0]->producer, "transB", 0), 1);
+    graph_destroy(graph);
+    graph = read_ok(21, microsoft(node("QGemm", "x b x w b w", "y")));
+    expect_ops(graph, "DequantizeLinear DequantizeLinear Gemm"); /* no scale: a real result */
+    graph_destroy(graph);
 }
 
 static void quantised_operators_without_a_scale_are_refused(void **state)
@@ -379,6 +387,7 @@ static void quantised_operators_without_a_scale_are_refused(void **state)
     (void)state;
     expect_refused(21, microsoft(node("QLinearSigmoid", "x", "y")), "are needed");
     expect_refused(21, microsoft(node("QLinearConcat", "b w x b w", "y")), "axis");
+    expect_refused(21, microsoft(node("QGemm", "x b x - b w", "y")), "B or its scale");
 }
 
 /* --- the table ----------------------------------------------------------------------------------
