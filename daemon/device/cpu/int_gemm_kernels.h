@@ -98,6 +98,21 @@ INLINE vi to_bytes(const struct int_product *p, vi sum, int64_t column)
     return vi_add(vi_convert(vmin(high, vmax(low, x))), vi_set1((int32_t)p->range.zero));
 }
 
+/* One row of a strip of V vectors. */
+INLINE void store_bytes(const int V, const struct int_product *p, int64_t row, int64_t column,
+                        const vi *sums)
+{
+    uint8_t *to = (uint8_t *)p->out + row * p->ldo + column;
+    vi x[NARROWED];
+
+    UNROLL for (int v = 0; v < V; v++) x[v] = to_bytes(p, sums[v], column + v * VW);
+    if (V == NARROWED && p->to - column >= NARROWED * VW) {
+        vi_store_narrowed(to, x);
+        return;
+    }
+    UNROLL for (int v = 0; v < V; v++) store_low_bytes(to + v * VW, x[v], p->to - column - v * VW);
+}
+
 INLINE vi to_floats(const struct int_product *p, vi sum, int64_t column)
 {
     vf x = vmul(vf_convert(sum), vload(p->scale + column));
@@ -173,12 +188,7 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
                 less_zeros(p, s[r][v], row + r, column + v * VW);
         }
     if (p->result == INT_BYTES) {
-        UNROLL for (int r = 0; r < R; r++)
-        {
-            UNROLL for (int v = 0; v < V; v++)
-                store_low_bytes((uint8_t *)p->out + (row + r) * p->ldo + column + v * VW,
-                                to_bytes(p, s[r][v], column + v * VW), p->to - column - v * VW);
-        }
+        UNROLL for (int r = 0; r < R; r++) store_bytes(V, p, row + r, column, s[r]);
     } else {
         int32_t sums[MOST_ROWS * VECTORS * VW];
 

@@ -173,6 +173,33 @@ INLINE vf vceil(vf x)
 
 #define UNROLL _Pragma("GCC unroll 16")
 
+/* The low bytes of four vectors of 32-bit numbers within 16 bits, in one store. */
+enum { NARROWED = 4 };
+INLINE void vi_store_narrowed(uint8_t *to, const vi x[NARROWED])
+{
+#if defined(__AVX512F__)
+    const vi order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const vi low = _mm512_set1_epi16(0xff);
+    vi a = _mm512_and_si512(_mm512_packs_epi32(x[0], x[1]), low);
+    vi b = _mm512_and_si512(_mm512_packs_epi32(x[2], x[3]), low);
+
+    _mm512_storeu_si512(to, _mm512_permutexvar_epi32(order, _mm512_packus_epi16(a, b)));
+#elif defined(__AVX2__)
+    const vi order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7), low = _mm256_set1_epi16(0xff);
+    vi a = _mm256_and_si256(_mm256_packs_epi32(x[0], x[1]), low);
+    vi b = _mm256_and_si256(_mm256_packs_epi32(x[2], x[3]), low);
+
+    _mm256_storeu_si256((vi *)(void *)to,
+                        _mm256_permutevar8x32_epi32(_mm256_packus_epi16(a, b), order));
+#else
+    const vi low = _mm_set1_epi16(0xff);
+    vi a = _mm_and_si128(_mm_packs_epi32(x[0], x[1]), low);
+    vi b = _mm_and_si128(_mm_packs_epi32(x[2], x[3]), low);
+
+    _mm_storeu_si128((vi *)(void *)to, _mm_packus_epi16(a, b));
+#endif
+}
+
 /* A function of the C library, lane by lane. */
 INLINE vf vmap(float (*fn)(float), vf x)
 {

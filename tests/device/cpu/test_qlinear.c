@@ -121,6 +121,32 @@ static void sums_and_products_of_bytes_are_those_of_floats(void **state)
     }
 }
 
+/* Every quotient is a half or a quarter: where a product with the reciprocal would not do. */
+static void sums_of_bytes_round_halves_as_floats_do(void **state)
+{
+    static const double y_scales[] = {2, 4, 3}, one = 1;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(y_scales) / sizeof(y_scales[0]); i++) {
+        struct op_test test = {.op = "QLinearAdd",
+                               .domain = "com.microsoft",
+                               .inputs = 8,
+                               .reference = reference_pair,
+                               .absolute = 0.25};
+        const struct op_input fixed = {
+            .dtype = DTYPE_FLOAT, .shape = SHAPE_SCALAR, .values = &one, .constant = true};
+
+        test.in[QLINEAR_PAIR_A] = test.in[QLINEAR_PAIR_B] =
+            bytes(DTYPE_UINT8, (struct shape)SHAPE(3, 333));
+        test.in[QLINEAR_PAIR_A_SCALE] = test.in[QLINEAR_PAIR_B_SCALE] = fixed;
+        test.in[QLINEAR_PAIR_Y_SCALE] = fixed;
+        test.in[QLINEAR_PAIR_Y_SCALE].values = &y_scales[i];
+        test.in[QLINEAR_PAIR_A_ZERO] = test.in[QLINEAR_PAIR_B_ZERO] = test.in[QLINEAR_PAIR_Y_ZERO] =
+            zero(DTYPE_UINT8);
+        op_test_run(tester, &test);
+    }
+}
+
 static void reference_average(const struct op_test *test, const struct test_array *in,
                               struct test_array *out)
 {
@@ -285,6 +311,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_and_products_of_bytes_are_those_of_floats),
+        cmocka_unit_test(sums_of_bytes_round_halves_as_floats_do),
         cmocka_unit_test(averages_of_bytes_are_exact_sums_scaled_once),
         cmocka_unit_test(tables_are_read_by_the_bits_of_a_byte),
         cmocka_unit_test(pools_take_the_largest_byte),
