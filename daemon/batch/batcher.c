@@ -111,6 +111,17 @@ void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us)
     atomic_store(&batcher->inline_limit_us, limit_us);
 }
 
+void batcher_end_delays(struct batcher *batcher)
+{
+    struct model_queue *queue;
+
+    pthread_mutex_lock(&batcher->lock);
+    LIST_FOR_EACH (queue, &batcher->all, struct model_queue, all_link)
+        queue->waiting.delay_us = 0;
+    pthread_mutex_unlock(&batcher->lock);
+    batcher_wake(batcher);
+}
+
 /* ---- queues ---- */
 
 /* Room in the candidate tables for one more queue.  Lock held. */

@@ -41,6 +41,10 @@ void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us);
  * ever, as before the first call. */
 void batcher_set_memory_wait(struct batcher *batcher, int64_t limit_us);
 
+/* From now on no request waits for company (max_queue_delay): the daemon drains.  On the thread
+ * that submits. */
+void batcher_end_delays(struct batcher *batcher);
+
 struct queue_policy {      /* Triton's ModelQueuePolicy */
     bool delay_on_timeout; /* timeout_action DELAY instead of REJECT */
     int64_t default_timeout_us;

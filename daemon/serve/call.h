@@ -157,6 +157,8 @@ void call_reply_text(struct call *call, const char *content_type, const char *te
 void call_discard(struct call *call);
 /* On a stream: sends one more message, not an answer to a request. */
 void call_push_message(struct call *stream, const ProtobufCMessage *message);
+/* What streams end with in a drain. */
+#define CALL_STOPPING "the server is shutting down"
 /* On a stream: ends it once all its messages are sent. */
 void call_end_stream(struct call *stream, enum status status, const char *text);
 

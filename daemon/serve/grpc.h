@@ -35,6 +35,8 @@ void grpc_admitted(struct call *message);
 /* The reply of a call or of a stream's message stands. */
 void grpc_answer(struct call *message);
 void grpc_pay_window(struct call *call);
+/* A stream without a request under way ends when the client has sent all (OK), or in the last step
+ * of a drain (UNAVAILABLE: what was not answered was not taken). */
 void grpc_end_stream_if_done(struct call *call);
 int grpc_on_send_data(nghttp2_session *session, nghttp2_frame *frame, const uint8_t *head,
                       size_t length, nghttp2_data_source *source, void *user);

@@ -123,12 +123,16 @@ static void leave_outbox(struct call *call, struct call *message)
     call_unref(message);
 }
 
-/* Health.Watch goes on until the client has enough; other streams end with their requests. */
+/* Health.Watch goes on until the client has enough, and ends by itself in a drain. */
 void grpc_end_stream_if_done(struct call *call)
 {
-    if (call->is_stream && call->half_closed && list_is_empty(&call->outbox) &&
-        call->endpoint != &endpoint_health_watch)
+    if (!call->is_stream || !list_is_empty(&call->outbox) ||
+        call->endpoint == &endpoint_health_watch)
+        return;
+    if (call->half_closed)
         call_end_stream(call, STATUS_OK, NULL);
+    else if (call->server->drain_last_step)
+        call_end_stream(call, STATUS_UNAVAILABLE, CALL_STOPPING);
 }
 
 /* Puts `size` bytes of the message, from `sent` on: prefix, then pieces. */

@@ -159,6 +159,8 @@ int grpc_on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, con
             call_fail(call, STATUS_UNSUPPORTED, "more than one message in a unary call");
             break;
         }
+        if (call->is_stream && call->receiving == NULL && call->server->drain_last_step)
+            break; /* the stream ends with the requests that it has */
         message = message_call(call);
         if (message == NULL) {
             call_fail(call, STATUS_NO_MEMORY, "out of memory");

@@ -408,13 +408,17 @@ static bool sweep(struct connection *connection, int64_t now_us)
 static void drain(struct connection *connection, bool is_last_step)
 {
     nghttp2_session *session = connection->http2.session;
+    struct call *call;
 
-    if (!is_last_step)
+    if (!is_last_step) {
         (void)nghttp2_submit_shutdown_notice(session);
-    else
-        (void)nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE,
-                                    nghttp2_session_get_last_proc_stream_id(session),
-                                    NGHTTP2_NO_ERROR, NULL, 0);
+        return;
+    }
+    (void)nghttp2_submit_goaway(session, NGHTTP2_FLAG_NONE,
+                                nghttp2_session_get_last_proc_stream_id(session), NGHTTP2_NO_ERROR,
+                                NULL, 0);
+    LIST_FOR_EACH (call, &connection->calls, struct call, link)
+        grpc_end_stream_if_done(call);
 }
 
 const struct protocol protocol_http2 = {

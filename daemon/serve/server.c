@@ -492,6 +492,7 @@ void server_drain(struct server *server, void (*drained)(void *arg), void *arg)
     close_listeners(server);
     server_touch(server);
     health_notify_watchers(server);
+    batcher_end_delays(server->batcher);
     tell_connections(server, false);
     if (event_assign(&server->drain_event, server->base, -1, 0, on_drain_grace, server) != 0 ||
         event_add(&server->drain_event, &grace) != 0)

@@ -174,6 +174,19 @@ static void a_policy_timeout_ends_the_wait_for_company(void **state)
     assert_in_range(waited_us, 100000, 1500000);
 }
 
+static void a_drain_ends_the_wait_for_company(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.config.max_queue_delay_us = 600000000;
+    start();
+    call = send_rows(1, 0);
+    batcher_end_delays(fixture.batcher);
+    await_answers(1);
+    assert_answer_is_right(call);
+}
+
 static void a_cancelled_request_leaves_the_queue(void **state)
 {
     struct call *call;
@@ -469,6 +482,7 @@ int main(void)
         TEST(a_plan_that_cannot_be_made_fails_its_batch),
         TEST(a_waiting_request_leaves_at_its_deadline),
         TEST(a_policy_timeout_ends_the_wait_for_company),
+        TEST(a_drain_ends_the_wait_for_company),
         TEST(a_cancelled_request_leaves_the_queue),
         TEST(a_running_request_can_be_cancelled),
         TEST(a_full_queue_refuses),

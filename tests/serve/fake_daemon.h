@@ -391,6 +391,11 @@ int64_t batcher_expiry_us(const struct batcher *batcher)
     return CLOCK_NEVER;
 }
 
+void batcher_end_delays(struct batcher *batcher)
+{
+    (void)batcher;
+}
+
 void batcher_wake(struct batcher *batcher)
 {
     size_t kept = 0;

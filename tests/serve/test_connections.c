@@ -314,6 +314,34 @@ static void a_client_may_talk_on_behind_the_last_answer_of_a_drain(void **state)
     assert_true(is_drained);
 }
 
+static size_t build_open_stream(uint8_t *to)
+{
+    static const char infer[] = "\x0a\x05"
+                                "ident\x1a\x02id\x2a\x12\x0a\x06INPUT0\x12\x04"
+                                "FP32\x1a\x02\x01\x02\x3a\x08\0\0\0\0\0\0\x80\x3f";
+    size_t size = build_grpc(to, "/inference.GRPCInferenceService/ModelStreamInfer", infer,
+                             sizeof(infer) - 1);
+
+    to[size - (sizeof(infer) - 1) - 5 - 5] = 0; /* DATA's flags: the stream goes on */
+    return size;
+}
+
+static void an_idle_stream_does_not_hold_up_a_drain(void **state)
+{
+    uint8_t bytes[2048];
+    struct guest guest;
+    bool is_drained = false;
+
+    (void)state;
+    say(&guest, bytes, build_open_stream(bytes));
+    (void)event_base_loop(fake.base, EVLOOP_NONBLOCK);
+    server_drain(fake.server, on_drained, &is_drained);
+    hear_it_out(&guest); /* to its end, although the client does not end the stream */
+    assert_true(holds(guest.answer, guest.size, "OUTPUT0"));
+    leaves(&guest);
+    assert_true(is_drained);
+}
+
 /* What breaks the protocol is told so; calls that it had under way end there. */
 static void a_client_may_talk_on_behind_a_broken_frame(void **state)
 {
@@ -361,6 +389,7 @@ int main(void)
                                         teardown),
         cmocka_unit_test_setup_teardown(a_client_may_talk_on_behind_the_last_answer_of_a_drain,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(an_idle_stream_does_not_hold_up_a_drain, setup, teardown),
         cmocka_unit_test_setup_teardown(a_client_may_talk_on_behind_a_broken_frame, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_client_that_never_closes_is_closed_in_time, setup,

@@ -86,6 +86,6 @@ void health_notify_watchers(struct server *server)
     LIST_FOR_EACH (stream, &server->watchers, struct call, waiting) {
         tell(stream);
         if (server->draining)
-            call_end_stream(stream, STATUS_UNAVAILABLE, "the server is shutting down");
+            call_end_stream(stream, STATUS_UNAVAILABLE, CALL_STOPPING);
     }
 }
