@@ -1,3 +1,4 @@
+/* Transpose, Concat, Split, Expand, Tile and Gather. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,28 +9,12 @@
 #include <cmocka.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cpu/places.h"
 #include "ops/movement.h"
 #include "support/cpu_cases.h"
 
 static const enum dtype every_size[] = {DTYPE_UINT8, DTYPE_FLOAT16, DTYPE_FLOAT, DTYPE_INT64};
 enum { SIZES = sizeof(every_size) / sizeof(every_size[0]) };
-
-/* Row-major index of the place at `at`. */
-static int64_t offset_of(const struct shape *shape, const int64_t *at)
-{
-    int64_t offset = 0;
-
-    for (size_t i = 0; i < shape->rank; i++)
-        offset = offset * shape->dims[i] + at[i];
-    return offset;
-}
-
-/* The place of element `index`. */
-static void place_of(const struct shape *shape, int64_t index, int64_t *at)
-{
-    for (size_t i = shape->rank; i-- > 0; index /= shape->dims[i])
-        at[i] = index % shape->dims[i];
-}
 
 /* ---- Transpose ---- */
 
@@ -243,93 +228,6 @@ static void split_refuses_lengths_that_do_not_add_up(void **state)
                     .reference = split});
 }
 
-/* ---- Slice ---- */
-
-struct slice_case {
-    double starts[SHAPE_MAX_RANK], ends[SHAPE_MAX_RANK], axes[SHAPE_MAX_RANK],
-        steps[SHAPE_MAX_RANK];
-};
-
-static int64_t slice_start(int64_t start, int64_t length, int64_t step)
-{
-    if (start < 0)
-        start += length;
-    if (step > 0)
-        return start < 0 ? 0 : start > length ? length : start;
-    return start < 0 ? 0 : start >= length ? length - 1 : start;
-}
-
-static void slice(const struct op_test *test, const struct test_array *in, struct test_array *out)
-{
-    const struct slice_case *values = test->arg;
-
-    for (int64_t i = 0; i < shape_count(&out->shape); i++) {
-        int64_t at[SHAPE_MAX_RANK];
-
-        place_of(&out->shape, i, at);
-        for (size_t k = 0; k < (size_t)in[1].shape.dims[0]; k++) {
-            size_t axis = (size_t)values->axes[k];
-
-            at[axis] = slice_start((int64_t)values->starts[k], in->shape.dims[axis],
-                                   (int64_t)values->steps[k]) +
-                       at[axis] * (int64_t)values->steps[k];
-        }
-        out->values[i] = in->values[offset_of(&in->shape, at)];
-    }
-}
-
-static void slice_clamps_its_borders_by_direction(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 200; round++) {
-        struct shape shape = test_random_shape((size_t)test_random_int(1, 5), 1, 20);
-        int64_t count = test_random_int(1, (int64_t)shape.rank);
-        struct slice_case values;
-        struct op_input list = {DTYPE_INT64, SHAPE(count), .constant = true};
-        struct op_test test = {.op = "Slice", .inputs = 5, .reference = slice, .arg = &values};
-
-        for (int64_t i = 0; i < count; i++) {
-            values.axes[i] = (double)i;
-            values.starts[i] = (double)test_random_int(-25, 25);
-            values.ends[i] = (double)test_random_int(-25, 25);
-            do
-                values.steps[i] = (double)test_random_int(-4, 4);
-            while (values.steps[i] == 0);
-        }
-        test.in[0] = (struct op_input){every_size[round % SIZES], shape};
-        for (int i = 1; i < 5; i++)
-            test.in[i] = list;
-        test.in[1].values = values.starts;
-        test.in[2].values = values.ends;
-        test.in[3].values = values.axes;
-        test.in[4].values = values.steps;
-        op_test_run(tester, &test);
-    }
-}
-
-static void slice_takes_blocks_of_channels_and_extreme_borders(void **state)
-{
-    static const struct slice_case cases[] = {
-        {{16, -0x1p60}, {0x1p62, 0x1p60}, {1, 2}, {1, 2}},
-        {{5, -1}, {-0x1p60, -0x1p60}, {1, 2}, {-0x1p63, -0x1p63}}, /* one element each */
-        {{0, 0}, {0x1p60, 0x1p62}, {1, 2}, {-0x1p63, 1}},          /* none */
-    };
-
-    (void)state;
-    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-        struct op_test test = {.op = "Slice", .inputs = 5, .reference = slice, .arg = &cases[c]};
-
-        test.in[0] = (struct op_input){DTYPE_FLOAT, SHAPE(2, 37, 6, 3)};
-        for (int i = 1; i < 5; i++)
-            test.in[i] = (struct op_input){DTYPE_INT64, SHAPE(2), .constant = true};
-        test.in[1].values = cases[c].starts;
-        test.in[2].values = cases[c].ends;
-        test.in[3].values = cases[c].axes;
-        test.in[4].values = cases[c].steps;
-        op_test_run(tester, &test);
-    }
-}
-
 /* ---- Expand, Tile ---- */
 
 /* Element of the input at the place taken modulo its lengths, aligned at the last axis. */
@@ -376,80 +274,6 @@ static void expand_and_tile_repeat_elements(void **state)
                                                      {DTYPE_INT64, SHAPE((int64_t)shape.rank),
                                                       .values = wanted, .constant = true}},
                                               .reference = repeat});
-    }
-}
-
-/* ---- Pad ---- */
-
-struct pad_case {
-    enum pad_mode mode;
-    double pads[2 * SHAPE_MAX_RANK];
-};
-
-static int64_t pad_source(enum pad_mode mode, int64_t i, int64_t length)
-{
-    while (i < 0 || i >= length) {
-        if (mode == PAD_EDGE || length == 1)
-            i = i < 0 ? 0 : length - 1;
-        else if (mode == PAD_WRAP)
-            i += i < 0 ? length : -length;
-        else
-            i = i < 0 ? -i : 2 * (length - 1) - i;
-    }
-    return i;
-}
-
-static void pad(const struct op_test *test, const struct test_array *in, struct test_array *out)
-{
-    const struct pad_case *values = test->arg;
-    size_t rank = in->shape.rank;
-
-    for (int64_t i = 0; i < shape_count(&out->shape); i++) {
-        int64_t at[SHAPE_MAX_RANK];
-        bool outside = false;
-
-        place_of(&out->shape, i, at);
-        for (size_t axis = 0; axis < rank; axis++) {
-            int64_t cut = values->pads[axis] < 0 ? -(int64_t)values->pads[axis] : 0;
-            int64_t cut_after =
-                values->pads[axis + rank] < 0 ? -(int64_t)values->pads[axis + rank] : 0;
-            int64_t kept = in->shape.dims[axis] - cut - cut_after;
-
-            at[axis] -= (int64_t)values->pads[axis] + cut;
-            outside |= at[axis] < 0 || at[axis] >= kept;
-            if (values->mode != PAD_CONSTANT)
-                at[axis] = pad_source(values->mode, at[axis], kept);
-            at[axis] += cut;
-        }
-        out->values[i] = outside && values->mode == PAD_CONSTANT
-                             ? (test->inputs > 2 ? in[2].values[0] : 0)
-                             : in->values[offset_of(&in->shape, at)];
-    }
-}
-
-static void pad_knows_all_modes_and_negative_amounts(void **state)
-{
-    static const double three = 3;
-
-    (void)state;
-    for (int round = 0; round < 200; round++) {
-        struct shape shape = test_random_shape((size_t)test_random_int(1, 5), 3, 9);
-        struct pad_case values = {.mode = (enum pad_mode)(round % 4)};
-        struct pad_attrs attrs = {.mode = (int)values.mode};
-        enum dtype dtype = every_size[round / 4 % SIZES];
-        struct op_test test = {
-            .op = "Pad", .attrs = &attrs, .inputs = 2, .reference = pad, .arg = &values};
-
-        for (size_t i = 0; i < 2 * shape.rank; i++)
-            values.pads[i] = (double)test_random_int(-1, 6) * (double)test_random_int(0, 1);
-        test.in[0] = (struct op_input){dtype, shape};
-        test.in[1] = (struct op_input){DTYPE_INT64, SHAPE(2 * (int64_t)shape.rank),
-                                       .values = values.pads, .constant = true};
-        if (values.mode == PAD_CONSTANT && test_random_int(0, 1)) {
-            test.inputs = 3;
-            test.in[2] = (struct op_input){dtype, SHAPE_SCALAR, .values = &three, .constant = true};
-        }
-        op_test_run(tester, &test);
     }
 }
 
@@ -529,122 +353,6 @@ static void strings_move_like_any_element(void **state)
     free((void *)(uintptr_t)out.data);
 }
 
-/* ---- results made of shapes and numbers ---- */
-
-static void check_eval(const char *op, const void *attrs, size_t inputs, const struct tensor *in,
-                       const struct tensor *expected)
-{
-    const struct tensor *list[4] = {NULL};
-    struct tensor out;
-    struct error err = {.text = ""};
-
-    for (size_t i = 0; i < inputs; i++)
-        list[i] = in[i].dtype == DTYPE_NONE ? NULL : &in[i];
-    if (op_tester_eval(tester, NULL, op, attrs, inputs, list, true, 1, &out, &err) != STATUS_OK)
-        fail_msg("%s: %s", op, err.text);
-    assert_int_equal(out.dtype, expected->dtype);
-    assert_true(shape_is_equal(&out.shape, &expected->shape));
-    if (tensor_bytes(expected) > 0)
-        assert_memory_equal(out.data, expected->data, tensor_bytes(expected));
-    free((void *)(uintptr_t)out.data);
-}
-
-static void shape_and_size_read_only_the_shape(void **state)
-{
-    struct tensor in = {DTYPE_FLOAT, SHAPE(2, 3, 4), calloc(24, 4)};
-
-    (void)state;
-    check_eval("Shape", NULL, 1, &in,
-               &(struct tensor){DTYPE_INT64, SHAPE(3), (int64_t[]){2, 3, 4}});
-    check_eval("Shape", &(struct shape_attrs){-2, INT64_MAX}, 1, &in,
-               &(struct tensor){DTYPE_INT64, SHAPE(2), (int64_t[]){3, 4}});
-    check_eval("Shape", &(struct shape_attrs){-9, -1}, 1, &in,
-               &(struct tensor){DTYPE_INT64, SHAPE(2), (int64_t[]){2, 3}});
-    check_eval("Shape", &(struct shape_attrs){2, 1}, 1, &in,
-               &(struct tensor){DTYPE_INT64, SHAPE(0), NULL});
-    check_eval("Size", NULL, 1, &in, &(struct tensor){DTYPE_INT64, SHAPE_SCALAR, (int64_t[]){24}});
-    free((void *)(uintptr_t)in.data);
-}
-
-static void range_counts_without_overflow(void **state)
-{
-    struct tensor ints[3] = {{DTYPE_INT64, SHAPE_SCALAR, (int64_t[]){INT64_MAX - 5}},
-                             {DTYPE_INT64, SHAPE_SCALAR, (int64_t[]){INT64_MAX}},
-                             {DTYPE_INT64, SHAPE_SCALAR, (int64_t[]){3}}};
-    struct tensor floats[3] = {{DTYPE_FLOAT, SHAPE_SCALAR, (float[]){1}},
-                               {DTYPE_FLOAT, SHAPE_SCALAR, (float[]){-1}},
-                               {DTYPE_FLOAT, SHAPE_SCALAR, (float[]){-0.75f}}};
-    struct tensor none[3] = {{DTYPE_INT32, SHAPE_SCALAR, (int32_t[]){4}},
-                             {DTYPE_INT32, SHAPE_SCALAR, (int32_t[]){0}},
-                             {DTYPE_INT32, SHAPE_SCALAR, (int32_t[]){1}}};
-
-    (void)state;
-    check_eval("Range", NULL, 3, ints,
-               &(struct tensor){DTYPE_INT64, SHAPE(2), (int64_t[]){INT64_MAX - 5, INT64_MAX - 2}});
-    check_eval("Range", NULL, 3, floats,
-               &(struct tensor){DTYPE_FLOAT, SHAPE(3), (float[]){1, 0.25f, -0.5f}});
-    check_eval("Range", NULL, 3, none, &(struct tensor){DTYPE_INT32, SHAPE(0), NULL});
-}
-
-static void constants_are_filled(void **state)
-{
-    struct tensor shape = {DTYPE_INT64, SHAPE(2), (int64_t[]){2, 2}};
-    struct constant_of_shape_attrs attrs = {{DTYPE_INT32, SHAPE(1), (int32_t[]){7}}};
-    struct constant_attrs ints = {.value_ints = {2, (int64_t[]){5, 6}}, .value_int = INT64_MIN};
-
-    (void)state;
-    check_eval("ConstantOfShape", &attrs, 1, &shape,
-               &(struct tensor){DTYPE_INT32, SHAPE(2, 2), (int32_t[]){7, 7, 7, 7}});
-    check_eval("ConstantOfShape", NULL, 1, &shape,
-               &(struct tensor){DTYPE_FLOAT, SHAPE(2, 2), (float[]){0, 0, 0, 0}});
-    check_eval("Constant", &ints, 0, NULL,
-               &(struct tensor){DTYPE_INT64, SHAPE(2), (int64_t[]){5, 6}});
-}
-
-static void eye_like_and_trilu_follow_their_diagonal(void **state)
-{
-    struct tensor in = {DTYPE_INT32, SHAPE(2, 3), (int32_t[]){1, 2, 3, 4, 5, 6}};
-    struct tensor with_k[2] = {in, {DTYPE_INT64, SHAPE_SCALAR, (int64_t[]){1}}};
-
-    (void)state;
-    check_eval("EyeLike", &(struct eye_like_attrs){DTYPE_FLOAT, 1}, 1, &in,
-               &(struct tensor){DTYPE_FLOAT, SHAPE(2, 3), (float[]){0, 1, 0, 0, 0, 1}});
-    check_eval("EyeLike", &(struct eye_like_attrs){0, -1}, 1, &in,
-               &(struct tensor){DTYPE_INT32, SHAPE(2, 3), (int32_t[]){0, 0, 0, 1, 0, 0}});
-    check_eval("EyeLike", &(struct eye_like_attrs){0, INT64_MIN}, 1, &in,
-               &(struct tensor){DTYPE_INT32, SHAPE(2, 3), (int32_t[]){0, 0, 0, 0, 0, 0}});
-    check_eval("Trilu", NULL, 1, &in,
-               &(struct tensor){DTYPE_INT32, SHAPE(2, 3), (int32_t[]){1, 2, 3, 0, 5, 6}});
-    check_eval("Trilu", &(struct trilu_attrs){0}, 2, with_k,
-               &(struct tensor){DTYPE_INT32, SHAPE(2, 3), (int32_t[]){1, 2, 0, 4, 5, 6}});
-}
-
-static void reshape_solves_the_open_dimension(void **state)
-{
-    struct tensor in[2] = {{DTYPE_INT32, SHAPE(2, 3), (int32_t[]){1, 2, 3, 4, 5, 6}},
-                           {DTYPE_INT64, SHAPE(3), (int64_t[]){0, -1, 1}}};
-
-    (void)state;
-    check_eval("Reshape", NULL, 2, in,
-               &(struct tensor){DTYPE_INT32, SHAPE(2, 3, 1), (int32_t[]){1, 2, 3, 4, 5, 6}});
-    check_eval("Flatten", &(struct flatten_attrs){0}, 1, in,
-               &(struct tensor){DTYPE_INT32, SHAPE(1, 6), (int32_t[]){1, 2, 3, 4, 5, 6}});
-}
-
-static void reshape_refuses_what_does_not_fit(void **state)
-{
-    static const double shapes[][3] = {{0, -1, 4}, {-1, -1, 1}, {2, 2, 1}, {-2, 3, 1}, {2, 3, 0}};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
-        op_test_refused(tester, &(struct op_test){.op = "Reshape",
-                                                  .inputs = 2,
-                                                  .in = {{DTYPE_FLOAT, SHAPE(2, 3)},
-                                                         {DTYPE_INT64, SHAPE(3),
-                                                          .values = shapes[i], .constant = true}},
-                                                  .reference = repeat});
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -657,19 +365,10 @@ int main(void)
         cmocka_unit_test(split_into_equal_parts_leaves_the_last_smaller),
         cmocka_unit_test(split_by_given_lengths_cuts_blocked_channels),
         cmocka_unit_test(split_refuses_lengths_that_do_not_add_up),
-        cmocka_unit_test(slice_clamps_its_borders_by_direction),
-        cmocka_unit_test(slice_takes_blocks_of_channels_and_extreme_borders),
         cmocka_unit_test(expand_and_tile_repeat_elements),
-        cmocka_unit_test(pad_knows_all_modes_and_negative_amounts),
         cmocka_unit_test(gather_picks_slices_by_index),
         cmocka_unit_test(gather_of_an_index_outside_fails_the_request),
         cmocka_unit_test(strings_move_like_any_element),
-        cmocka_unit_test(shape_and_size_read_only_the_shape),
-        cmocka_unit_test(range_counts_without_overflow),
-        cmocka_unit_test(constants_are_filled),
-        cmocka_unit_test(eye_like_and_trilu_follow_their_diagonal),
-        cmocka_unit_test(reshape_solves_the_open_dimension),
-        cmocka_unit_test(reshape_refuses_what_does_not_fit),
     };
 
     return run_cases(tests);
