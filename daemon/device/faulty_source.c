@@ -290,6 +290,13 @@ static enum status commit(struct mem_source *source, void *base, size_t bytes)
     return status;
 }
 
+static void populate_through(struct mem_source *source, void *base, size_t bytes)
+{
+    struct mem_source *behind = of(source)->behind;
+
+    behind->ops->populate(behind, base, bytes);
+}
+
 static void decommit(struct mem_source *source, void *base, size_t bytes)
 {
     struct faulty_source *faulty = of(source);
@@ -346,6 +353,8 @@ static struct mem_source_ops make_ops(const struct mem_source *behind)
     return (struct mem_source_ops){.reserve = reserve,
                                    .release = release,
                                    .commit = commit,
+                                   .populate =
+                                       behind->ops->populate == NULL ? NULL : populate_through,
                                    .decommit = decommit,
                                    .query = query,
                                    .write = behind->ops->write == NULL ? NULL : write_through,

@@ -58,6 +58,20 @@ static enum status commit(struct mem_source *source, void *base, size_t bytes)
     return mprotect(base, bytes, PROT_READ | PROT_WRITE) == 0 ? STATUS_OK : STATUS_NO_MEMORY;
 }
 
+/* Only a wish: what a system cannot do (before Linux 5.14), or has no room for, comes with the
+ * first touch, or fails there. */
+static void populate(struct mem_source *source, void *base, size_t bytes)
+{
+    uintptr_t from = (uintptr_t)base & ~(uintptr_t)(PAGE_BYTES - 1);
+
+    (void)source;
+#ifdef MADV_POPULATE_WRITE
+    (void)madvise((void *)from, (uintptr_t)base + bytes - from, MADV_POPULATE_WRITE);
+#else
+    (void)from, (void)bytes;
+#endif
+}
+
 static void decommit(struct mem_source *source, void *base, size_t bytes)
 {
     (void)source;
@@ -102,8 +116,12 @@ static enum status query(struct mem_source *source, uint64_t *out_free, uint64_t
     return STATUS_OK;
 }
 
-static const struct mem_source_ops ops = {
-    .reserve = reserve, .release = release, .commit = commit, .decommit = decommit, .query = query};
+static const struct mem_source_ops ops = {.reserve = reserve,
+                                          .release = release,
+                                          .commit = commit,
+                                          .populate = populate,
+                                          .decommit = decommit,
+                                          .query = query};
 
 struct mem_source *host_source(void)
 {

@@ -9,7 +9,8 @@
 enum {
     ALIGNMENT = 64,
     CHUNK_BYTES = 4 << 20, /* addresses only; a larger piece gets a chunk of its own size */
-    BUCKETS = 64
+    BUCKETS = 64,
+    POPULATED_BYTES = 16 << 10 /* a call for all its pages is worth it from here on */
 };
 
 struct chunk {
@@ -340,6 +341,8 @@ enum status weights_share(struct weights_cache *cache, const void *key, const ch
     pthread_mutex_unlock(&cache->lock);
     if (status != STATUS_OK)
         return status;
+    if (is_new && bytes >= POPULATED_BYTES && cache->source->ops->populate != NULL)
+        cache->source->ops->populate(cache->source, piece->packed, bytes);
     *out_packed = piece->packed;
     *out_is_new = is_new;
     return STATUS_OK;

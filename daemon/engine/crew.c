@@ -34,8 +34,10 @@ static void *help(void *arg)
 {
     struct crew *crew = arg;
 
+    constant_reuse_begin();
     while (run_one(crew))
         continue;
+    constant_reuse_end();
     return NULL;
 }
 
@@ -72,12 +74,14 @@ void crew_run(const struct crew_size *size, size_t count, crew_fn fn, void *arg)
     size_t made = 0;
     bool asked = false;
 
+    constant_reuse_begin();
     do {
         if (asked || clock_now_us() < alone_until_us)
             continue;
         made = call_helpers(&crew, size->threads, helpers);
         asked = true;
     } while (run_one(&crew));
+    constant_reuse_end();
     while (made > 0)
         (void)pthread_join(helpers[--made], NULL);
 }

@@ -66,6 +66,10 @@ void constant_drop(struct constant *constant);
 /* Brings dropped elements back; STATUS_OK at once when they are there.  STATUS_PRECONDITION: what
  * they come from was changed (a model's file, in place); STATUS_IO, STATUS_NO_MEMORY. */
 MUST_CHECK enum status constant_restore(struct constant *constant);
+/* Between the two the calling thread keeps pages of elements that it frees for those that it makes
+ * next: who brings many, one after the other, need not ask the system for pages each time. */
+void constant_reuse_begin(void);
+void constant_reuse_end(void);
 
 struct value {
     struct list link;   /* in graph->values */

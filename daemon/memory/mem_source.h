@@ -29,6 +29,9 @@ struct mem_source_ops {
     /* Puts memory behind [base, base + bytes), both multiples of page_bytes.  STATUS_NO_MEMORY
      * leaves the range without memory. */
     enum status (*commit)(struct mem_source *source, void *base, size_t bytes);
+    /* What is committed is about to be written, all of it: the pages come at once and not one by
+     * one.  Any range, any number of threads.  NULL: they are there. */
+    void (*populate)(struct mem_source *source, void *base, size_t bytes);
     /* Gives it back to the device: resident memory really falls. */
     void (*decommit)(struct mem_source *source, void *base, size_t bytes);
     /* What the device has free for anyone, and in all.  STATUS_UNSUPPORTED where it cannot be told.

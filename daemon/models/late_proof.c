@@ -15,7 +15,6 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "device/host_source.h"
 #include "models/internal.h"
 #include "models/trial.h"
 #include "observe/log.h"
@@ -106,7 +105,6 @@ static void trim(struct repository *repository, const struct model *model, uint6
     if (model->row_cached_bytes > cached_bytes)
         cached_bytes = model->row_cached_bytes;
     (void)batcher_trim(repository->config.batcher, cached_bytes);
-    host_trim();
 }
 
 /* Ends the visit. */

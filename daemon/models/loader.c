@@ -170,7 +170,6 @@ static enum status load_model(struct repository *repository, const struct load_c
 static void trim_after_load(struct repository *repository, uint64_t cached_bytes)
 {
     (void)batcher_trim(repository->config.batcher, cached_bytes);
-    host_trim();
     fixed_after_load(&repository->fixed);
 }
 
@@ -309,6 +308,8 @@ enum status loader_load(struct repository *repository, const char *name, const c
     }
     status = load_with_config(repository, entry, folder, config, given, manner, err);
     model_config_destroy(config);
+    if (manner == LOAD_PROVEN) /* else when all are loaded: each would fetch its pages again */
+        host_trim();
     loader_notify(repository);
     return status;
 }
@@ -481,6 +482,7 @@ static void handle(struct repository *repository, struct message *message, bool 
         atomic_store(&repository->prove_sent, false);
         if (!*stopping)
             late_proofs_run(repository);
+        host_trim();
         break;
     case MESSAGE_STOP:
         *stopping = true;
@@ -521,6 +523,8 @@ void *loader_main(void *arg)
 
     load_at_start(repository);
     late_proofs_run(repository);
+    if (repository->entries > 0)
+        host_trim();
     atomic_store(&repository->settled, true);
     loader_notify(repository);
     poll_us = next_poll(repository, false);

@@ -39,6 +39,26 @@ static void decommitted_pages_are_gone(void **state)
     source->ops->release(source, base, RANGE);
 }
 
+/* From the first page that is touched to the last one; what is there already stays. */
+static void populated_pages_are_there_before_they_are_written(void **state)
+{
+    enum { PAGE = 4096, FROM = 3 * PAGE + 100, BYTES = 5 * PAGE };
+    struct mem_source *source = host_source();
+    char *base;
+
+    (void)state;
+    assert_int_equal(source->ops->reserve(source, RANGE, (void **)&base), STATUS_OK);
+    assert_int_equal(source->ops->commit(source, base, 16 * PAGE), STATUS_OK);
+    base[FROM] = 1;
+    source->ops->populate(source, base + FROM, BYTES);
+    assert_int_equal(base[FROM], 1);
+    if (madvise(base, PAGE, 23 /* MADV_POPULATE_WRITE */) != 0)
+        skip(); /* before Linux 5.14 they come with the first touch */
+    assert_int_equal(resident_pages(base + 3 * PAGE, 6 * PAGE), 6);
+    assert_int_equal(base[FROM + BYTES - 1], 0);
+    source->ops->release(source, base, RANGE);
+}
+
 static void impossible_ranges_are_refused(void **state)
 {
     struct mem_source *source = host_source();
@@ -65,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decommitted_pages_are_gone),
+        cmocka_unit_test(populated_pages_are_there_before_they_are_written),
         cmocka_unit_test(impossible_ranges_are_refused),
         cmocka_unit_test(free_memory_is_less_than_all),
     };
