@@ -6,7 +6,7 @@
 #include "device/cpu/cpu.h"
 #include "device/null/null.h"
 
-static const uint64_t BUDGET_BYTES = UINT64_C(64) << 30;
+static const uint64_t BUDGET_BYTES = UINT64_C(32) << 30;
 
 /* The same device, but one that cannot record. */
 static enum status forget_recordings(struct solo *solo)

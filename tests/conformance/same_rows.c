@@ -1,26 +1,33 @@
-/* sluice-rows [--device NAME] [--free N] MODEL.onnx…: same row, same bits.
+/* sluice-rows [--device NAME …] [--free N] MODEL.onnx…: same row, same bits.
  *
  * A row alone on one thread is the truth; the same row among others, in batches of 2, 3 and 8, in a
- * batch of 4 padded with zeros, on one thread and on two, must have the very same bits.  Unknown
- * dimensions behind the first are N.  Models whose inputs have no batch dimension are passed over.
- * Exit status 1: bits differ, or a model cannot be run. */
+ * batch of 4 padded with zeros, on one thread and on two, and on each of the devices that are
+ * named, must have the very same bits.  Unknown dimensions behind the first are N.  Models whose
+ * inputs have no batch dimension are passed over.  Exit status 1: bits differ, or a model cannot be
+ * run. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "solo.h"
 
-enum { ROWS = 8, TEAMS = 2 };
+enum { ROWS = 8, TEAMS = 4 };
 
 struct batch {
     int64_t rows, real; /* rows from `real` on are zeros */
     int64_t first;      /* row of the set that comes first */
 };
 
+struct team {
+    const char *device;
+    unsigned threads;
+    struct solo solo;
+};
+
 struct model {
     const char *path;
-    unsigned teams;          /* a device that has no threads has one */
-    struct solo solo[TEAMS]; /* of 1 and 2 threads */
+    unsigned teams;
+    struct team team[TEAMS];
     int64_t free_dim;
     struct solo_outputs alone[ROWS];
     size_t differing;
@@ -108,7 +115,7 @@ static enum status run_batch(const struct model *model, struct solo *solo,
 /* ---- comparing ---- */
 
 static void compare_row(struct model *model, const struct solo_outputs *outputs, size_t index,
-                        const struct batch *batch, int64_t row, unsigned threads)
+                        const struct batch *batch, int64_t row, const struct team *team)
 {
     const struct tensor *got = &outputs->tensors[index];
     const struct tensor *want = &model->alone[batch->first + row].tensors[index];
@@ -120,10 +127,10 @@ static void compare_row(struct model *model, const struct solo_outputs *outputs,
     for (size_t i = 0; i < bytes; i += width)
         differing += memcmp(from + i, (const char *)want->data + i, width) != 0;
     if (model->differing++ == 0)
-        printf("%s: output %zu: row %lld of %lld rows on %u threads differs from the row alone in "
-               "%zu of %zu elements\n",
-               model->path, index, (long long)row, (long long)batch->rows, threads, differing,
-               bytes / width);
+        printf("%s: output %zu: row %lld of %lld rows on %s with %u threads differs from the row "
+               "alone in %zu of %zu elements\n",
+               model->path, index, (long long)row, (long long)batch->rows, team->device,
+               team->threads, differing, bytes / width);
 }
 
 static bool has_rows(const struct tensor *tensor, int64_t rows)
@@ -136,12 +143,12 @@ static enum status check_batch(struct model *model, const struct batch *batch, u
 {
     struct solo_outputs outputs = {0};
 
-    TRY(run_batch(model, &model->solo[team], batch, &outputs, err));
+    TRY(run_batch(model, &model->team[team].solo, batch, &outputs, err));
     for (size_t i = 0; i < outputs.count; i++)
         for (int64_t row = 0; row < batch->real; row++)
             if (has_rows(&model->alone[0].tensors[i], 1) &&
                 has_rows(&outputs.tensors[i], batch->rows))
-                compare_row(model, &outputs, i, batch, row, team + 1);
+                compare_row(model, &outputs, i, batch, row, &model->team[team]);
     solo_free(&outputs);
     return STATUS_OK;
 }
@@ -149,7 +156,7 @@ static enum status check_batch(struct model *model, const struct batch *batch, u
 static bool has_batch_dimension(const struct model *model)
 {
     const struct network_port *ports;
-    size_t inputs = network_inputs(model->solo[0].network, &ports);
+    size_t inputs = network_inputs(model->team[0].solo.network, &ports);
 
     for (size_t i = 0; i < inputs; i++)
         if (ports[i].shape.rank == 0 || ports[i].shape.dims[0] >= 0)
@@ -161,7 +168,7 @@ static bool has_batch_dimension(const struct model *model)
 static enum status read_exactness(const struct model *model, bool *out_exact, struct error *err)
 {
     const struct network_port *ports;
-    size_t inputs = network_inputs(model->solo[0].network, &ports);
+    size_t inputs = network_inputs(model->team[0].solo.network, &ports);
     struct shape *shapes = calloc(inputs + 1, sizeof(*shapes));
     struct plan *plan = NULL;
     struct plan_facts facts;
@@ -170,7 +177,7 @@ static enum status read_exactness(const struct model *model, bool *out_exact, st
     for (size_t i = 0; shapes != NULL && i < inputs; i++)
         shapes[i] = input_shape(model, &ports[i], 2);
     if (shapes != NULL)
-        status = network_plan(model->solo[0].network, shapes, &plan, err);
+        status = network_plan(model->team[0].solo.network, shapes, &plan, err);
     free(shapes);
     TRY(status);
     plan_read(plan, &facts);
@@ -186,7 +193,7 @@ static enum status check_model(struct model *model, struct error *err)
     bool exact;
 
     for (unsigned team = 0; team < model->teams; team++)
-        TRY(solo_load(&model->solo[team], model->path, err));
+        TRY(solo_load(&model->team[team].solo, model->path, err));
     if (!has_batch_dimension(model)) {
         printf("%s: no batch dimension\n", model->path);
         return STATUS_OK;
@@ -197,7 +204,8 @@ static enum status check_model(struct model *model, struct error *err)
         return STATUS_OK;
     }
     for (int64_t row = 0; row < ROWS; row++)
-        TRY(run_batch(model, &model->solo[0], &(struct batch){1, 1, row}, &model->alone[row], err));
+        TRY(run_batch(model, &model->team[0].solo, &(struct batch){1, 1, row}, &model->alone[row],
+                      err));
     for (unsigned team = 0; team < model->teams; team++)
         for (size_t i = 0; i < sizeof(batches) / sizeof(*batches); i++)
             TRY(check_batch(model, &batches[i], team, err));
@@ -222,34 +230,54 @@ static bool check_path(struct model *model, const char *path)
     return status == STATUS_OK && model->differing == 0;
 }
 
+static bool add_team(struct model *model, const char *device, unsigned threads)
+{
+    if (model->teams == TEAMS)
+        return false;
+    model->team[model->teams++] = (struct team){.device = device, .threads = threads};
+    return true;
+}
+
+/* The CPU once more with two threads; other devices have none of their own. */
+static bool add_device(struct model *model, const char *device)
+{
+    return add_team(model, device, 1) && (strcmp(device, "cpu") != 0 || add_team(model, device, 2));
+}
+
+static bool read_options(int count, char **words, struct model *model, int *out_from)
+{
+    int from = 1;
+
+    for (; from + 1 < count && words[from][0] == '-'; from += 2) {
+        if (strcmp(words[from], "--free") == 0)
+            model->free_dim = strtoll(words[from + 1], NULL, 10);
+        else if (strcmp(words[from], "--device") != 0 || !add_device(model, words[from + 1]))
+            return false;
+    }
+    *out_from = from;
+    return from < count && model->free_dim >= 1 && (model->teams > 0 || add_device(model, "cpu"));
+}
+
 int main(int count, char **words)
 {
     struct model model = {.free_dim = 32};
     struct error err = {0};
-    const char *device = "cpu";
-    int bad = 0, from = 1;
+    int bad = 0, from;
 
-    for (; from + 2 < count && words[from][0] == '-'; from += 2) {
-        if (strcmp(words[from], "--free") == 0)
-            model.free_dim = strtoll(words[from + 1], NULL, 10);
-        else if (strcmp(words[from], "--device") == 0)
-            device = words[from + 1];
-        else
-            break;
-    }
-    if (from >= count || words[from][0] == '-' || model.free_dim < 1) {
-        fprintf(stderr, "usage: sluice-rows [--device NAME] [--free N] MODEL.onnx…\n");
+    if (!read_options(count, words, &model, &from)) {
+        fprintf(stderr, "usage: sluice-rows [--device NAME …] [--free N] MODEL.onnx…\n");
         return 2;
     }
-    model.teams = strcmp(device, "cpu") == 0 ? TEAMS : 1;
-    for (unsigned team = 0; team < model.teams; team++)
-        if (solo_open(device, team + 1, &model.solo[team], &err) != STATUS_OK) {
-            fprintf(stderr, "sluice-rows: %s\n", err.text);
+    for (unsigned i = 0; i < model.teams; i++)
+        if (solo_open(model.team[i].device, model.team[i].threads, &model.team[i].solo, &err) !=
+            STATUS_OK) {
+            fprintf(stderr, "sluice-rows: %s: %s\n", model.team[i].device,
+                    err.text[0] != '\0' ? err.text : "cannot be opened");
             return 1;
         }
     for (int i = from; i < count; i++)
         bad += !check_path(&model, words[i]);
-    for (unsigned team = 0; team < model.teams; team++)
-        solo_close(&model.solo[team]);
+    for (unsigned i = 0; i < model.teams; i++)
+        solo_close(&model.team[i].solo);
     return bad > 0;
 }

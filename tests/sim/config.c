@@ -108,6 +108,7 @@ void config_read(void)
     sim.process_limit_bytes = env_bytes("SLUICE_SIM_LIMIT", 0);
     sim.context_bytes = env_bytes("SLUICE_SIM_CONTEXT", (size_t)256 << 20);
     sim.capability = (int)env_number("SLUICE_SIM_CAPABILITY", 90);
+    sim.devices = (int)env_number("SLUICE_SIM_DEVICES", 1);
     sim.hang_at = env_number("SLUICE_SIM_HANG", 0);
     sim.break_at = env_number("SLUICE_SIM_BREAK", 0);
     sim.break_code = cudaErrorIllegalAddress;
@@ -139,6 +140,12 @@ void sim_set_mode(enum sim_mode mode)
     sim_lock();
     sim.mode = mode;
     sim_unlock();
+}
+
+void sim_set_devices(int count)
+{
+    sim_start();
+    sim.devices = count;
 }
 
 void sim_set_order(uint64_t order)

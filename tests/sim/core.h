@@ -58,6 +58,7 @@ struct sim {
     size_t used_bytes;
     size_t peak_bytes;
     int capability; /* 90 is compute capability 9.0 */
+    int devices;    /* of one kind; all work, and its memory, is one machine's */
 
     cudaError_t sticky;
     unsigned long kernels; /* launched so far */

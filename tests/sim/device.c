@@ -28,21 +28,46 @@ SIM_EXPORT cudaError_t cudaGetDeviceCount(int *out)
 {
     BEGIN(cudaGetDeviceCount);
     cudaError_t error = absence();
-    *out = error == cudaSuccess ? 1 : 0;
+    *out = error == cudaSuccess ? sim.devices : 0;
     return api_end(error);
+}
+
+bool device_is_known(int device)
+{
+    return device >= 0 && device < sim.devices;
 }
 
 static cudaError_t known(int device)
 {
     cudaError_t error = absence();
 
-    return error != cudaSuccess ? error : device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+    if (error != cudaSuccess)
+        return error;
+    return device_is_known(device) ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+static _Thread_local int current;
+
+int device_current(void)
+{
+    return current;
+}
+
+bool device_is_own(int device, const char *call)
+{
+    if (device == current)
+        return true;
+    finding("%s: it belongs to device %d, and device %d is current", call, device, current);
+    return false;
 }
 
 SIM_EXPORT cudaError_t cudaSetDevice(int device)
 {
     BEGIN(cudaSetDevice);
-    return api_end(known(device));
+    cudaError_t error = known(device);
+    if (error == cudaSuccess)
+        current = device;
+    return api_end(error);
 }
 
 SIM_EXPORT cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigned flags)
@@ -55,7 +80,7 @@ SIM_EXPORT cudaError_t cudaInitDevice(int device, unsigned device_flags, unsigne
 SIM_EXPORT cudaError_t cudaGetDevice(int *out)
 {
     BEGIN(cudaGetDevice);
-    *out = 0;
+    *out = current;
     return api_end(absence());
 }
 
@@ -94,9 +119,10 @@ SIM_EXPORT cudaError_t cudaRuntimeGetVersion(int *out)
     return cudaSuccess;
 }
 
-void device_uuid(void *out)
+void device_uuid(int device, void *out)
 {
     memcpy(out, uuid_bytes, sizeof(uuid_bytes));
+    ((unsigned char *)out)[sizeof(uuid_bytes) - 1] += (unsigned char)device;
 }
 
 SIM_EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int device)
@@ -122,7 +148,7 @@ SIM_EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int d
         .multiProcessorCount = DEVICE_PROCESSORS,
         .canMapHostMemory = 1,
         .concurrentKernels = 1,
-        .pciBusID = PCI_BUS,
+        .pciBusID = PCI_BUS + device,
         .asyncEngineCount = 2,
         .unifiedAddressing = 1,
         .memoryBusWidth = 256,
@@ -140,7 +166,7 @@ SIM_EXPORT cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *out, int d
         .ipcEventSupported = 1,
         .gpuPciDeviceID = 0x51,
     };
-    device_uuid(&out->uuid);
+    device_uuid(device, &out->uuid);
     memory_info(&unused, &out->totalGlobalMem);
     return cudaSuccess;
 }
@@ -170,7 +196,6 @@ static const struct attribute attributes[] = {
     {cudaDevAttrMultiProcessorCount, DEVICE_PROCESSORS},
     {cudaDevAttrCanMapHostMemory, 1},
     {cudaDevAttrConcurrentKernels, 1},
-    {cudaDevAttrPciBusId, PCI_BUS},
     {cudaDevAttrMemoryClockRate, 1000000},
     {cudaDevAttrGlobalMemoryBusWidth, 256},
     {cudaDevAttrL2CacheSize, 4 << 20},
@@ -188,8 +213,10 @@ static const struct attribute attributes[] = {
     {cudaDevAttrIpcEventSupport, 1},
 };
 
-int device_attribute(int attribute)
+int device_attribute(int device, int attribute)
 {
+    if (attribute == cudaDevAttrPciBusId)
+        return PCI_BUS + device;
     if (attribute == cudaDevAttrComputeCapabilityMajor)
         return sim.capability / 10;
     if (attribute == cudaDevAttrComputeCapabilityMinor)
@@ -208,7 +235,7 @@ SIM_EXPORT cudaError_t cudaDeviceGetAttribute(int *out, enum cudaDeviceAttr attr
     BEGIN(cudaDeviceGetAttribute);
     cudaError_t error = known(device);
     if (error == cudaSuccess)
-        *out = device_attribute((int)attribute);
+        *out = device_attribute(device, (int)attribute);
     return api_end(error);
 }
 
@@ -217,7 +244,7 @@ SIM_EXPORT cudaError_t cudaDeviceGetPCIBusId(char *out, int bytes, int device)
     BEGIN(cudaDeviceGetPCIBusId);
     cudaError_t error = known(device);
     if (error == cudaSuccess)
-        snprintf(out, (size_t)bytes, "0000:%02X:00.0", PCI_BUS);
+        snprintf(out, (size_t)bytes, "0000:%02X:00.0", PCI_BUS + device);
     return api_end(error);
 }
 
@@ -226,9 +253,10 @@ SIM_EXPORT cudaError_t cudaDeviceGetByPCIBusId(int *out, const char *name)
     BEGIN(cudaDeviceGetByPCIBusId);
     unsigned domain;
     unsigned bus;
-    if (sscanf(name, "%x:%x:", &domain, &bus) != 2 || bus != PCI_BUS)
+    if (sscanf(name, "%x:%x:", &domain, &bus) != 2 || bus < PCI_BUS ||
+        !device_is_known((int)bus - PCI_BUS))
         return api_end(cudaErrorInvalidDevice);
-    *out = 0;
+    *out = (int)bus - PCI_BUS;
     return api_end(absence());
 }
 

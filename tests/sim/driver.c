@@ -22,8 +22,8 @@ static CUresult sim_cuDriverGetVersion(int *out)
 static CUresult sim_cuDeviceGet(CUdevice *out, int ordinal)
 {
     BEGIN_CU(cuDeviceGet);
-    *out = 0;
-    return ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    *out = ordinal;
+    return device_is_known(ordinal) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult sim_cuDeviceGetCount(int *out)
@@ -36,21 +36,21 @@ static CUresult sim_cuDeviceGetName(char *out, int bytes, CUdevice device)
 {
     BEGIN_CU(cuDeviceGetName);
     snprintf(out, (size_t)bytes, "%s", DEVICE_NAME);
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device_is_known(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult sim_cuDeviceGetUuid(CUuuid *out, CUdevice device)
 {
     BEGIN_CU(cuDeviceGetUuid);
-    device_uuid(out);
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    device_uuid(device, out);
+    return device_is_known(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult sim_cuDeviceGetAttribute(int *out, CUdevice_attribute attribute, CUdevice device)
 {
     BEGIN_CU(cuDeviceGetAttribute);
-    *out = device_attribute((int)attribute);
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    *out = device_attribute(device, (int)attribute);
+    return device_is_known(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult sim_cuDeviceTotalMem(size_t *out, CUdevice device)
@@ -59,7 +59,7 @@ static CUresult sim_cuDeviceTotalMem(size_t *out, CUdevice device)
 
     BEGIN_CU(cuDeviceTotalMem);
     memory_info(&unused, out);
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device_is_known(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 /* One context, the primary one, which is always current. */
@@ -82,7 +82,7 @@ static CUresult sim_cuCtxSetCurrent(CUcontext value)
 static CUresult sim_cuCtxGetDevice(CUdevice *out)
 {
     BEGIN_CU(cuCtxGetDevice);
-    *out = 0;
+    *out = device_current();
     return CUDA_SUCCESS;
 }
 
@@ -96,13 +96,13 @@ static CUresult sim_cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
     BEGIN_CU(cuDevicePrimaryCtxRetain);
     *out = (CUcontext)&context;
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device_is_known(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult sim_cuDevicePrimaryCtxRelease(CUdevice device)
 {
     BEGIN_CU(cuDevicePrimaryCtxRelease);
-    return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device_is_known(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 static CUresult sim_cuMemGetInfo(size_t *out_free, size_t *out_total)
@@ -132,7 +132,7 @@ static CUresult sim_cuPointerGetAttribute(void *out, CUpointer_attribute attribu
         *(CUdeviceptr *)out = pointer;
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)out = 0;
+        *(int *)out = device_current(); /* another's memory is not reached */
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_MANAGED:
         *(unsigned *)out = 0;
@@ -206,7 +206,7 @@ static const struct entry entries[] = {
 /* A machine whose driver lacks virtual memory management. */
 static bool hidden(const char *name)
 {
-    return device_attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0 &&
+    return device_attribute(0, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) == 0 &&
            (strcmp(name, "cuMemCreate") == 0 || strcmp(name, "cuMemMap") == 0 ||
             strcmp(name, "cuMemAddressReserve") == 0);
 }

@@ -2,6 +2,7 @@
 #include "event.h"
 
 #include "capture.h"
+#include "device.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,6 +31,7 @@ SIM_EXPORT cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags
         return api_end(cudaErrorMemoryAllocation);
     event->magic = EVENT_MAGIC;
     event->flags = flags;
+    event->device = device_current();
     sim_lock();
     event->next = all;
     all = event;
@@ -69,6 +71,11 @@ SIM_EXPORT cudaError_t cudaEventRecordWithFlags(cudaEvent_t handle, cudaStream_t
         return api_end(cudaErrorInvalidResourceHandle);
     if (flags != 0)
         return api_end(cudaErrorNotSupported);
+    if (stream != stream_default() && stream->device != event->device) {
+        finding("cudaEventRecord: an event of device %d in a stream of device %d", event->device,
+                stream->device);
+        return api_end(cudaErrorInvalidResourceHandle);
+    }
     if (stream->capture != NULL)
         return api_end(capture_record(stream, event));
     struct work work = {.kind = WORK_RECORD};

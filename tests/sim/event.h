@@ -8,6 +8,7 @@ enum { EVENT_MAGIC = 0x65766e74 };
 struct CUevent_st {
     uint32_t magic;
     unsigned flags;
+    int device;
     struct CUevent_st *next;
     struct CUstream_st *stream; /* NULL: never recorded */
     uint64_t ticket;

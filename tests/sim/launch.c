@@ -107,6 +107,8 @@ static cudaError_t launch(struct kernel *kernel, dim3 grid, dim3 block, void **a
 
     if (stream == NULL)
         return cudaErrorInvalidResourceHandle;
+    if (!stream_is_own(stream, "launch of a kernel"))
+        return cudaErrorInvalidResourceHandle;
     if (kernel == NULL)
         return cudaErrorInvalidDeviceFunction;
     cudaError_t error = kernel_work_make(kernel, grid, block, arguments, shared_bytes, &work);

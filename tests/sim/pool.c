@@ -3,6 +3,7 @@
 #include "pool.h"
 
 #include "capture.h"
+#include "device.h"
 #include "memory.h"
 
 #include <stdlib.h>
@@ -271,7 +272,7 @@ SIM_EXPORT cudaError_t cudaMemPoolSetAccess(cudaMemPool_t handle,
 SIM_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *out, int device)
 {
     BEGIN(cudaDeviceGetDefaultMemPool);
-    if (device != 0)
+    if (!device_is_known(device))
         return api_end(cudaErrorInvalidDevice);
     *out = &first;
     return cudaSuccess;
@@ -280,7 +281,7 @@ SIM_EXPORT cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *out, int devic
 SIM_EXPORT cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *out, int device)
 {
     BEGIN(cudaDeviceGetMemPool);
-    if (device != 0)
+    if (!device_is_known(device))
         return api_end(cudaErrorInvalidDevice);
     *out = current;
     return cudaSuccess;
@@ -290,7 +291,7 @@ SIM_EXPORT cudaError_t cudaDeviceSetMemPool(int device, cudaMemPool_t handle)
 {
     BEGIN(cudaDeviceSetMemPool);
     struct CUmemPoolHandle_st *pool = pool_of(handle, "cudaDeviceSetMemPool");
-    if (device != 0 || pool == NULL)
+    if (!device_is_known(device) || pool == NULL)
         return api_end(cudaErrorInvalidDevice);
     current = pool;
     return cudaSuccess;

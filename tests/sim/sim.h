@@ -38,6 +38,8 @@ SIM_EXPORT void sim_set_mode(enum sim_mode mode);
 /* Order in which blocks and graph nodes that may run in any order do run: 0 forwards, 1 backwards,
  * anything else is the seed of a shuffle. */
 SIM_EXPORT void sim_set_order(uint64_t order);
+/* How many devices there are, from now on. */
+SIM_EXPORT void sim_set_devices(int count);
 
 /* Threads that run the blocks of one kernel; 0: one a processor. */
 SIM_EXPORT void sim_set_threads(unsigned threads);

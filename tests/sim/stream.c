@@ -1,6 +1,7 @@
 #include "stream.h"
 
 #include "capture.h"
+#include "device.h"
 #include "pool.h"
 
 #include <errno.h>
@@ -275,6 +276,11 @@ void sim_release_hung(void)
     sim_unlock();
 }
 
+bool stream_is_own(const struct CUstream_st *stream, const char *call)
+{
+    return stream == &legacy || device_is_own(stream->device, call);
+}
+
 SIM_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority)
 {
     BEGIN(cudaStreamCreateWithPriority);
@@ -286,6 +292,7 @@ SIM_EXPORT cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned 
     stream->magic = STREAM_MAGIC;
     stream->flags = flags;
     stream->priority = priority;
+    stream->device = device_current();
     stream->tail = &stream->head;
     sim_lock();
     stream->id = ++last_id;

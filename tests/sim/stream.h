@@ -93,6 +93,7 @@ struct CUstream_st {
     uint32_t magic;
     unsigned flags;
     int priority;
+    int device;
     unsigned long long id;
     struct CUstream_st *next; /* all streams, dead ones too */
     struct work *head;
@@ -110,6 +111,8 @@ enum { STREAM_MAGIC = 0x73747265 };
  * cudaStreamLegacy are the default stream. */
 struct CUstream_st *stream_of(cudaStream_t handle, const char *call);
 struct CUstream_st *stream_default(void);
+/* A finding, and false, when it was made for another device than the current one. */
+bool stream_is_own(const struct CUstream_st *stream, const char *call);
 
 /* Adds work at the end, or a node to the graph that the stream captures.  Takes what the work owns
  * over, also when it fails. */

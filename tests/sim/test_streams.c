@@ -489,6 +489,26 @@ static void the_device_says_what_it_is(void **state)
     assert_string_equal(cudaGetErrorString(cudaErrorMemoryAllocation), "out of memory");
 }
 
+static void what_belongs_to_another_device_is_found(void **state)
+{
+    struct fixture *f = *state;
+    cudaEvent_t event;
+
+    assert_int_equal(cudaSetDevice(1), cudaErrorInvalidDevice);
+    sim_set_devices(2);
+    must(cudaSetDevice(1));
+    must(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    assert_int_equal(increment(f, f->stream), cudaErrorInvalidResourceHandle);
+    assert_contains(sim_last_finding(), "it belongs to device 0, and device 1 is current");
+    assert_int_equal(cudaEventRecord(event, f->stream), cudaErrorInvalidResourceHandle);
+    assert_contains(sim_last_finding(), "an event of device 1 in a stream of device 0");
+    must(cudaEventDestroy(event));
+    must(cudaSetDevice(0));
+    assert_int_equal(cudaGetLastError(), cudaErrorInvalidResourceHandle);
+    assert_int_equal(increment(f, f->stream), cudaSuccess);
+    sim_set_devices(1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -510,6 +530,7 @@ int main(void)
         TEST(a_broken_kernel_makes_every_later_call_fail),
         TEST(launches_beyond_the_device_are_refused),
         TEST(the_device_says_what_it_is),
+        TEST(what_belongs_to_another_device_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

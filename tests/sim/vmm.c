@@ -3,6 +3,7 @@
 #include "vmm.h"
 
 #include "capture.h"
+#include "device.h"
 #include "memory.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static void count(enum open_kind kind, int change)
 static bool properties_ok(const CUmemAllocationProp *prop)
 {
     return prop != NULL && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED &&
-           prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && prop->location.id == 0;
+           prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_is_known(prop->location.id);
 }
 
 CUresult sim_cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *prop,
@@ -56,7 +57,7 @@ CUresult sim_cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationPro
     BEGIN_CU(cuMemGetAllocationGranularity);
     (void)option;
     if (out == NULL || !properties_ok(prop))
-        return refuse("cuMemGetAllocationGranularity", "properties name no memory of device 0");
+        return refuse("cuMemGetAllocationGranularity", "properties name no memory of a device");
     *out = GRANULE;
     return CUDA_SUCCESS;
 }
@@ -136,7 +137,7 @@ CUresult sim_cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes,
 {
     BEGIN_CU(cuMemCreate);
     if (out == NULL || !properties_ok(prop) || flags != 0)
-        return refuse("cuMemCreate", "properties name no memory of device 0");
+        return refuse("cuMemCreate", "properties name no memory of a device");
     if (bytes == 0 || bytes % GRANULE != 0)
         return refuse("cuMemCreate", "size is no multiple of 2 MiB");
     if (!charge(bytes))
@@ -273,12 +274,17 @@ CUresult sim_cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccess
 {
     BEGIN_CU(cuMemSetAccess);
     if (desc == NULL || count_of != 1 || desc->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
-        desc->location.id != 0)
-        return refuse("cuMemSetAccess", "one description, of device 0, is simulated");
+        !device_is_known(desc->location.id))
+        return refuse("cuMemSetAccess", "one description, of a device, is simulated");
     exec_lock();
     bool whole = bytes != 0 && whole_mappings(address, bytes);
     for (uint64_t at = address; whole && at < address + bytes;) {
         struct region *region = region_find(at);
+        const struct handle *handle = region->owner;
+        if (handle->properties.location.id != desc->location.id) {
+            exec_unlock();
+            return refuse("cuMemSetAccess", "memory of another device: peers are not simulated");
+        }
         bool want = desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         if (want && !region->accessible)
             open_access(region);

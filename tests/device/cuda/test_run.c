@@ -20,13 +20,14 @@ static void assert_close(const float *a, const float *b, size_t count)
             fail_msg("element %zu is %g, the CPU says %g", i, (double)a[i], (double)b[i]);
 }
 
-static void agrees(struct graph *(*make)(void), size_t count, enum sim_mode mode)
+static void agrees_on(const char *device, struct graph *(*make)(void), size_t count,
+                      enum sim_mode mode)
 {
     float in[ROWS * WIDTH], out[ROWS * HIDDEN], wanted[ROWS * HIDDEN];
     struct run_rig rig;
 
     sim_set_mode(mode);
-    run_rig_open(&rig, "cuda", make());
+    run_rig_open(&rig, device, make());
     for (unsigned run = 0; run < 4; run++) { /* plain, recorded, replayed, replayed */
         fill_input(in, (float)run);
         reference(make(), in, wanted, count);
@@ -35,6 +36,22 @@ static void agrees(struct graph *(*make)(void), size_t count, enum sim_mode mode
     }
     run_rig_close(&rig);
     assert_nothing_left();
+}
+
+static void agrees(struct graph *(*make)(void), size_t count, enum sim_mode mode)
+{
+    agrees_on("cuda", make, count, mode);
+}
+
+/* Whatever belongs to a device is used while that one is current: the simulator looks. */
+static void a_second_device_is_as_good(void **state)
+{
+    (void)state;
+    sim_set_devices(2);
+    agrees_on("cuda:1", make_classifier, ROWS * CLASSES, SIM_LAZY);
+    agrees_on("cuda:1", make_mixed, ROWS * WIDTH, SIM_ASYNC);
+    agrees_on("cuda:0", make_counted, 2, SIM_LAZY);
+    sim_set_devices(1);
 }
 
 static void answers_are_those_of_the_cpu_in_any_order_of_streams(void **state)
@@ -258,6 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(answers_are_those_of_the_cpu_in_any_order_of_streams, clean_slate),
+        cmocka_unit_test_setup(a_second_device_is_as_good, clean_slate),
         cmocka_unit_test_setup(a_step_on_the_host_waits_for_what_it_needs, clean_slate),
         cmocka_unit_test_setup(what_has_to_be_counted_is_counted_on_the_device, clean_slate),
         cmocka_unit_test_setup(the_plan_says_what_runs_on_the_host, clean_slate),
