@@ -263,6 +263,26 @@ static void queries_without_keys_are_as_softmax_has_them(void **state)
     op_test_run(tester, &test);
 }
 
+/* Keys are looked at in blocks: one that has none for a query may come before one that has. */
+static void the_first_keys_may_all_be_masked(void **state)
+{
+    enum { QUERIES = 5, KEYS = 150 };
+    struct attention_attrs attrs = {
+        .scale = 1, .q = {{0, 1}}, .k = {{0, 1}}, .v = {{0, 1}}, .out = {{0, 1}}};
+    double mask[QUERIES][KEYS];
+    struct op_test test = make_test(&attrs, (struct shape)SHAPE(QUERIES, 3),
+                                    (struct shape)SHAPE(KEYS, 3), (struct shape)SHAPE(KEYS, 5));
+
+    (void)state;
+    for (int row = 0; row < QUERIES; row++)
+        for (int key = 0; key < KEYS; key++)
+            mask[row][key] = key < 40 * row - 10 ? -INFINITY : 0;
+    test.inputs = 4;
+    test.in[3] =
+        (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(QUERIES, KEYS), .values = mask[0]};
+    op_test_run(tester, &test);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     struct op_test test =
@@ -287,6 +307,7 @@ int main(void)
         cmocka_unit_test(keys_and_values_are_shared_by_heads),
         cmocka_unit_test(masks_are_broadcast),
         cmocka_unit_test(queries_without_keys_are_as_softmax_has_them),
+        cmocka_unit_test(the_first_keys_may_all_be_masked),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
 

@@ -256,6 +256,34 @@ static void suppression_agrees_with_the_plain_way(void **state)
     }
 }
 
+/* More classes of images than a device works on at a time. */
+static void suppression_of_many_classes_keeps_their_order(void **state)
+{
+    enum { IMAGES = 3, CLASSES = 401, BOXES = 2 };
+    static const float boxes[IMAGES * BOXES * 4] = {0, 0, 1, 1, 5, 5, 6, 6, 0, 0, 1, 1,
+                                                    5, 5, 6, 6, 0, 0, 1, 1, 5, 5, 6, 6};
+    static float scores[IMAGES * CLASSES * BOXES];
+    static int64_t expected[IMAGES * CLASSES * BOXES * 3];
+    struct tensor in[5] = {{DTYPE_FLOAT, SHAPE(IMAGES, BOXES, 4), boxes},
+                           {DTYPE_FLOAT, SHAPE(IMAGES, CLASSES, BOXES), scores},
+                           {DTYPE_INT64, SHAPE(1), (int64_t[]){BOXES}},
+                           {DTYPE_FLOAT, SHAPE(1), (float[]){0.5f}},
+                           {DTYPE_FLOAT, SHAPE(1), (float[]){0.5f}}};
+    int64_t found = 0;
+
+    (void)state;
+    for (int64_t i = 0; i < (int64_t)IMAGES * CLASSES * BOXES; i++) {
+        scores[i] = i % 3 == 0 ? 0.25f : 1 - (float)(i % BOXES) / 8;
+        if (i % 3 == 0)
+            continue;
+        expected[3 * found] = i / BOXES / CLASSES;
+        expected[3 * found + 1] = i / BOXES % CLASSES;
+        expected[3 * found++ + 2] = i % BOXES;
+    }
+    check_eval("NonMaxSuppression", NULL, 5, in, 1,
+               &(struct tensor){DTYPE_INT64, SHAPE(found, 3), expected});
+}
+
 static void suppression_takes_centers_and_sizes_too(void **state)
 {
     float boxes[] = {0.5f, 0.5f, 1, 1, 0.5f, 0.6f, 1, 1, 0.5f, 10.5f, 1, 1, 0.5f, 10.6f, 1, 1};
@@ -282,6 +310,7 @@ int main(void)
         cmocka_unit_test(unique_compares_strings_by_their_bytes),
         cmocka_unit_test(suppression_keeps_the_best_of_what_overlaps),
         cmocka_unit_test(suppression_agrees_with_the_plain_way),
+        cmocka_unit_test(suppression_of_many_classes_keeps_their_order),
         cmocka_unit_test(suppression_takes_centers_and_sizes_too),
     };
 

@@ -127,6 +127,43 @@ static void topk_puts_nan_on_top_and_both_zeros_alike(void **state)
         (struct tensor[]){{DTYPE_NONE}, {DTYPE_INT64, SHAPE(5), (int64_t[]){1, 3, 0, 2, 4}}});
 }
 
+/* More elements than a device sorts at once, many of them equal. */
+static void topk_finds_the_best_of_long_lines(void **state)
+{
+    enum { LENGTH = 3001, LINES = 2, K = 7 };
+    static float in[LENGTH * LINES];
+    const struct tensor operands[2] = {{DTYPE_FLOAT, SHAPE(LENGTH, LINES), in},
+                                       {DTYPE_INT64, SHAPE(1), (int64_t[]){K}}};
+
+    (void)state;
+    for (int64_t i = 0; i < (int64_t)LENGTH * LINES; i++)
+        in[i] = (float)(i * 7919 % 1013);
+    for (int64_t largest = 0; largest < 2; largest++) {
+        float values[K * LINES], sign = largest ? 1 : -1;
+        int64_t places[K * LINES];
+        struct topk_attrs attrs = {.axis = 0, .largest = largest, .sorted = 1};
+
+        for (int64_t at = 0; at < (int64_t)K * LINES; at++) {
+            int64_t line = at % LINES, best = -1;
+
+            for (int64_t i = 0; i < LENGTH; i++) {
+                bool is_taken = false;
+
+                for (int64_t k = line; k < at; k += LINES)
+                    is_taken = is_taken || places[k] == i;
+                if (!is_taken &&
+                    (best < 0 || sign * in[i * LINES + line] > sign * in[best * LINES + line]))
+                    best = i;
+            }
+            places[at] = best;
+            values[at] = in[best * LINES + line];
+        }
+        check_eval("TopK", &attrs, 2, operands, 2,
+                   (struct tensor[]){{DTYPE_FLOAT, SHAPE(K, LINES), values},
+                                     {DTYPE_INT64, SHAPE(K, LINES), places}});
+    }
+}
+
 static void topk_refuses_more_than_there_are(void **state)
 {
     (void)state;
@@ -202,6 +239,19 @@ static void scatter_reduces_duplicates_in_order(void **state)
         check_eval("ScatterND", &attrs, 3, nd, 1,
                    &(struct tensor){DTYPE_FLOAT, SHAPE(4), expected_nd[r]});
     }
+}
+
+static void scatter_reduces_along_the_first_axis(void **state)
+{
+    float data[] = {1, 2, 3, 4, 5, 6}, updates[] = {10, 20, 30, 40, 50, 60};
+    struct tensor in[3] = {{DTYPE_FLOAT, SHAPE(3, 2), data},
+                           {DTYPE_INT64, SHAPE(3, 2), (int64_t[]){0, 1, 0, 2, 2, 2}},
+                           {DTYPE_FLOAT, SHAPE(3, 2), updates}};
+    struct scatter_attrs attrs = {0, SCATTER_ADD};
+
+    (void)state;
+    check_eval("ScatterElements", &attrs, 3, in, 1,
+               &(struct tensor){DTYPE_FLOAT, SHAPE(3, 2), (float[]){41, 2, 3, 24, 55, 106}});
 }
 
 static void an_index_outside_fails_the_request(void **state)
@@ -500,6 +550,38 @@ static void grid_sample_reads_zeros_outside(void **state)
                &(struct tensor){DTYPE_FLOAT, SHAPE(1, 1, 1, 5), (float[]){1, 4, 2.5f, 0, 0}});
 }
 
+static void grid_sample_repeats_the_border(void **state)
+{
+    float x[] = {1, 2, 3, 4, 5, 6};
+    float grid[] = {-3, -3, 3, 3, 0, 5, 1, 0};
+    struct grid_sample_attrs attrs = {
+        .mode = GRID_LINEAR, .padding_mode = GRID_BORDER, .align_corners = 1};
+    struct tensor in[2] = {{DTYPE_FLOAT, SHAPE(1, 1, 2, 3), x},
+                           {DTYPE_FLOAT, SHAPE(1, 1, 4, 2), grid}};
+
+    (void)state;
+    check_eval("GridSample", &attrs, 2, in, 1,
+               &(struct tensor){DTYPE_FLOAT, SHAPE(1, 1, 1, 4), (float[]){1, 6, 5, 4.5f}});
+}
+
+/* Planes of one number each, wider than high. */
+static void roi_align_reads_the_plane_of_its_region(void **state)
+{
+    enum { IMAGES = 2, CHANNELS = 3, HEIGHT = 4, WIDTH = 7 };
+    float x[IMAGES * CHANNELS * HEIGHT * WIDTH], rois[] = {1, 1, 5, 3, 0, 0, 6, 2};
+    struct roi_align_attrs attrs = {
+        .output_height = 1, .output_width = 1, .sampling_ratio = 2, .spatial_scale = 1};
+    struct tensor in[3] = {{DTYPE_FLOAT, SHAPE(IMAGES, CHANNELS, HEIGHT, WIDTH), x},
+                           {DTYPE_FLOAT, SHAPE(2, 4), rois},
+                           {DTYPE_INT64, SHAPE(2), (int64_t[]){1, 0}}};
+
+    (void)state;
+    for (int i = 0; i < IMAGES * CHANNELS * HEIGHT * WIDTH; i++)
+        x[i] = (float)(i / (HEIGHT * WIDTH));
+    check_eval("RoiAlign", &attrs, 3, in, 1,
+               &(struct tensor){DTYPE_FLOAT, SHAPE(2, 3, 1, 1), (float[]){3, 4, 5, 0, 1, 2}});
+}
+
 static void roi_align_fails_on_regions_that_are_none(void **state)
 {
     float x[4] = {0}, rois[] = {0, 0, 1e30f, 1}, fine[] = {0, 0, 1, 1};
@@ -520,9 +602,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(topk_orders_equal_elements_by_index),
         cmocka_unit_test(topk_puts_nan_on_top_and_both_zeros_alike),
+        cmocka_unit_test(topk_finds_the_best_of_long_lines),
         cmocka_unit_test(topk_refuses_more_than_there_are),
         cmocka_unit_test(gather_elements_reads_at_any_axis),
         cmocka_unit_test(scatter_reduces_duplicates_in_order),
+        cmocka_unit_test(scatter_reduces_along_the_first_axis),
         cmocka_unit_test(an_index_outside_fails_the_request),
         cmocka_unit_test(one_hot_leaves_out_what_is_outside),
         cmocka_unit_test(depth_becomes_space_in_both_modes),
@@ -532,6 +616,8 @@ int main(void)
         cmocka_unit_test(einsum_multiplies_turns_and_sums),
         cmocka_unit_test(einsum_refuses_equations_that_do_not_fit),
         cmocka_unit_test(grid_sample_reads_zeros_outside),
+        cmocka_unit_test(grid_sample_repeats_the_border),
+        cmocka_unit_test(roi_align_reads_the_plane_of_its_region),
         cmocka_unit_test(roi_align_fails_on_regions_that_are_none),
     };
 

@@ -327,11 +327,36 @@ static void running_sums_go_both_ways(void **state)
                 .op = "CumSum",
                 .attrs = &attrs,
                 .inputs = 2,
-                .in = {{dtypes[d], SHAPE(3, 4, 5)}, {DTYPE_INT32, SHAPE_SCALAR, axis}},
+                .in = {{dtypes[d], SHAPE(3, 4, 5)},
+                       {DTYPE_INT32, SHAPE_SCALAR, axis, .constant = k % 4 != 3}},
                 .reference = running_sums};
 
             op_test_run(*state, &test);
         }
+}
+
+/* Several threads of a device share such a line, in parts that need not fill up. */
+static void long_running_sums_begin_each_part_with_those_before(void **state)
+{
+    static const struct {
+        struct shape shape;
+        double axis;
+    } cases[] = {{SHAPE(3, 301), 1},   {SHAPE(2, 77, 3), 1}, {SHAPE(130, 5), 0},
+                 {SHAPE(1, 1030), 1},  {SHAPE(40, 17), 1},   {SHAPE(2, 9, 61), 2},
+                 {SHAPE(2, 259, 2), 1}};
+
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cumsum_attrs attrs = {.exclusive = i & 1, .reverse = i >> 1 & 1};
+        struct op_test test = {
+            .op = "CumSum",
+            .attrs = &attrs,
+            .inputs = 2,
+            .in = {{DTYPE_FLOAT, cases[i / 2].shape, NULL, 0, 1},
+                   {DTYPE_INT32, SHAPE_SCALAR, &cases[i / 2].axis, .constant = true}},
+            .reference = running_sums};
+
+        op_test_run(*state, &test);
+    }
 }
 
 int main(void)
@@ -345,6 +370,7 @@ int main(void)
         cmocka_unit_test(axes_outside_the_rank_are_refused),
         cmocka_unit_test(the_place_of_an_extreme_is_found),
         cmocka_unit_test(running_sums_go_both_ways),
+        cmocka_unit_test(long_running_sums_begin_each_part_with_those_before),
     };
 
     return cmocka_run_group_tests(tests, open_tester, close_tester);
