@@ -7,6 +7,7 @@ Each writes FOLDER/PART.json as it goes, so that what was measured stays when it
 SLUICE_GPU_QUICK=1: tiny networks and one batch, for a rehearsal on the simulated device.
 """
 import argparse
+import ctypes
 import json
 import os
 import pathlib
@@ -17,7 +18,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 QUICK = os.environ.get("SLUICE_GPU_QUICK") == "1"
 MODELS = ["mlp"] if QUICK else ["resnet50", "bert_base_128", "yolo_n320"]
-BATCHES = [1] if QUICK else [1, 4, 16, 64]
+BATCHES = [1] if QUICK else [1, 64, 16, 4]  # the ends first: time may be up before all is measured
 PRECISIONS = ["strict", "tf32", "fp16"]
 SECONDS = 0.1 if QUICK else 0.6
 
@@ -44,13 +45,43 @@ def output_of(*command):
     return done.stdout.strip() if done.returncode == 0 else f"none ({done.stderr.strip()[:200]})"
 
 
+# Names of cuDNN's descriptions of devices (tests/sim/devices), numbers of cudaDeviceAttr.
+ATTRIBUTES = {"maxGridSize": (5, 6, 7), "maxBlockSize": (2, 3, 4), "regsPerBlock": 12, "multiProcessorCount": 16,
+              "warpSize": 10, "maxSharedMemoryPerBlock": 8, "maxSharedMemoryPerBlockOptin": 97,
+              "reservedSharedMemoryPerBlock": 111, "maxRegistersPerSM": 82, "maxCtasPerSM": 106,
+              "maxThreadsPerBlock": 1, "maxThreadsPerSM": 39, "pciDeviceId": 34, "isTccDriver": 35,
+              "supportCoopLaunch": 95, "smClockRateKHz": 13, "memClockRateKHz": 36, "l2CacheSize": 38}
+
+
+def description_of_device(name):
+    """As those in tests/sim/devices; a sentence where the runtime does not say."""
+    try:
+        runtime = ctypes.CDLL("libcudart.so.13")
+    except OSError as error:
+        return f"none ({error})"
+
+    def attribute(number):
+        value = ctypes.c_int()
+        error = runtime.cudaDeviceGetAttribute(ctypes.byref(value), number, 0)
+        return value.value if error == 0 else None
+
+    version, free, total = ctypes.c_int(), ctypes.c_size_t(), ctypes.c_size_t()
+    runtime.cudaDriverGetVersion(ctypes.byref(version))
+    runtime.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total))
+    capability = [attribute(75), attribute(76)]
+    return {"deviceVer": capability[0] * 100 + capability[1] * 10 if None not in capability else None,
+            "driverVer": version.value, "cudaDeviceId": 0, "totalGlobalMem": total.value,
+            **{key: [attribute(one) for one in number] if isinstance(number, tuple) else attribute(number)
+               for key, number in ATTRIBUTES.items()}, "deviceName": name}
+
+
 def part_device(options):
     query = "name,uuid,compute_cap,driver_version,memory.total,memory.used,clocks.max.sm,clocks.max.memory," \
             "power.limit,ecc.mode.current,persistence_mode,mig.mode.current,compute_mode"
     row = dict(zip(query.split(","), output_of("nvidia-smi", "-i", "0", f"--query-gpu={query}",
                                                "--format=csv,noheader").split(", ")))
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
-    Results(options).add(gpu=row, cpu=cpu, cores=os.cpu_count(), kernel=os.uname().release,
+    Results(options).add(gpu=row, description=description_of_device(row.get("name")), cpu=cpu, cores=os.cpu_count(), kernel=os.uname().release,
                          nvcc=output_of("nvcc", "--version").split("\n")[-1],
                          commit=output_of("git", "-C", str(HERE), "rev-parse", "HEAD"),
                          date=time.strftime("%Y-%m-%dT%H:%M:%S%z"))
@@ -68,7 +99,10 @@ def part_simulator(options):
     libraries = options.dev / "tests" / "sim" / "lib"
     random = numpy.random.default_rng(5)
     cases = {"convolutions": (rows.convolutions, [random.standard_normal((2, 3, 80, 80), dtype="f4")]),
-             "encoder": (rows.encoder, [random.integers(0, 100, (2, 19)), numpy.ones((2, 19), "i8")])}
+             "encoder": (rows.encoder, [random.integers(0, 100, (2, 19)), numpy.ones((2, 19), "i8")]),
+             "audio": (rows.audio, [random.standard_normal((2, 1, 70), dtype="f4")]),
+             "quantized": (rows.quantized, [random.standard_normal((2, 3, 15, 15), dtype="f4")]),
+             "mlp": (rows.mlp, [random.standard_normal((2, 77), dtype="f4")])}
     bad = []
     for name, (make, inputs) in cases.items():
         folder = options.out / "simulator" / name

@@ -22,13 +22,14 @@ packages|90|install what the build and the measurements need
 build|200|build for this GPU (release) and the tests (dev)
 simulator|40|compare whole networks with the answers of the simulator
 operators|60|tests of all operators against their references on the device
-speed|120|latency and throughput of our engine
+rows|30|same row, same bits: whole networks in batches of every size
+speed|170|latency and throughput of our engine
 start|30|cold start: from exec to the first answer
 empty-cache|40|what giving cached memory back costs
 pages|30|cost of the cuMem calls by size of handle
 memory|60|memory tests of the daemon on the device
 conformance|60|ONNX backend tests on the device
-sanitizer|60|compute-sanitizer over a network, where there is one
+sanitizer|80|compute-sanitizer over a network and kernels, where there is one
 peers|90|the same of ONNX Runtime or PyTorch, where installable'
 readonly TOTAL=590 # seconds; a step gets what is left, if that is less than its limit
 
@@ -191,10 +192,16 @@ step_operators() {
     return $bad
 }
 
+step_rows() {
+    [ -z "$rehearse" ] || return 0
+    "$PYTHON" tests/conformance/rows.py build/dev/tests/conformance/sluice-rows --device cuda
+}
+
 step_memory() {
     local bad=0
-    export SLUICECTL=build/dev/client/sluicectl
+    export SLUICECTL=build/dev/client/sluicectl RESIDENCY_DEVICE=cuda
     "$PYTHON" tests/e2e/test_cuda.py build/dev/daemon/sluiced Serving || bad=1
+    "$PYTHON" tests/e2e/test_residency.py build/dev/daemon/sluiced Verbs Room MakeRoom || bad=1
     [ -n "$rehearse" ] || "$PYTHON" tests/e2e/test_memory.py build/dev/daemon/sluiced || bad=1
     return $bad
 }
@@ -202,12 +209,36 @@ step_memory() {
 step_simulator() { measure simulator; }
 
 step_sanitizer() {
-    local tool
+    local tool sanitizer_bad=0
     tool=$(toolkit compute-sanitizer) || { echo 'skipped: no compute-sanitizer'; return 0; }
     [ -z "$rehearse" ] || { echo 'skipped: a rehearsal has no GPU'; return 0; }
+    sanitize_network "$tool"
+    sanitize_kernels "$tool"
+}
+
+sanitize_network() { # TOOL
     "$PYTHON" benchmarks/make_models.py "$OUT/models" squeezenet &&
-        SLUICE_PLUGIN_DIR=$RELEASE/daemon "$tool" --error-exitcode 9 "$RELEASE/benchmarks/sluice-bench" "$OUT/models/squeezenet.onnx" 1 2 0.1 \
-            --device cuda --eager
+        SLUICE_PLUGIN_DIR=$RELEASE/daemon timeout 30 "$1" --error-exitcode 9 "$RELEASE/benchmarks/sluice-bench" \
+            "$OUT/models/squeezenet.onnx" 1 2 0.1 --device cuda --eager || sanitizer_bad=1
+}
+
+# The kernels that share memory, some cases of each; what took too long is told apart from what was found.
+sanitize_kernels() { # TOOL
+    local check name status
+    export OP_TEST_EVERY=40
+    for check in racecheck memcheck synccheck; do
+        for name in attention norm counted movement reduce matmul quantized indexing; do
+            timeout 15 "$1" --tool "$check" --error-exitcode 9 "build/dev/tests/device_test_cuda_$name" \
+                >"$OUT/sanitizer-$check-$name.txt" 2>&1
+            status=$?
+            case $status in
+            0) echo "$check $name: nothing found" ;;
+            124) echo "$check $name: not over in 15 seconds" ;;
+            *) echo "$check $name: FAILED, status $status"; tail -n 20 "$OUT/sanitizer-$check-$name.txt"; sanitizer_bad=1 ;;
+            esac
+        done
+    done
+    return $sanitizer_bad
 }
 
 step_pages() {

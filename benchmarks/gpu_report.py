@@ -36,6 +36,14 @@ def speed_table(rows):
     return lines
 
 
+def conformance_of(folder):
+    """The last lines of the tables: passed, failed, refused, skipped."""
+    path = folder / "conformance.log"
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = ("passed", "failed", "refused", "skipped")
+    return [dict(zip(names, map(int, line.split()[1:]))) for line in lines if line.startswith("all ")] or None
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     result = {"steps": steps_of(folder)}
@@ -44,16 +52,20 @@ def main():
     for log in ("start", "empty-cache"):
         path = folder / f"{log}.log"
         result[log] = path.read_text().splitlines() if path.exists() else None
+    result["conformance"] = conformance_of(folder)
     (folder / "result.json").write_text(json.dumps(result, indent=1))
 
     for row in result["device"] or []:
-        print("\n".join(f"{key}: {value}" for key, value in {**row.pop("gpu"), **row}.items()))
+        print("\n".join(f"{key}: {value}" for key, value in {**row.pop("gpu"), **row}.items()
+                        if not isinstance(value, dict)))
     print("\nstep          seconds  result")
     for step in result["steps"]:
         print(f"{step['step']:12}  {step['seconds']:7}  {step['result']}")
     for row in result["simulator"] or []:
         print(f"\nsimulator, {row['network']}: {'agrees' if row['agrees'] else 'DISAGREES'}, "
               f"worst relative difference {row['worst_relative_difference']:.2g}")
+    for row in result["conformance"] or []:
+        print("\nONNX's tests: " + ", ".join(f"{count} {name}" for name, count in row.items()))
     if result["pages"]:
         print("\nhandle of MiB   create    map  access  unmap  release   us each")
         for row in result["pages"]:

@@ -47,6 +47,15 @@ else
 fi
 ! benchmarks/gpu.sh --build Hopper >/dev/null 2>&1 || { echo "FAILED: a capability that is none is taken"; bad=1; }
 
+# A rehearsal of what takes a second: each step ends well, and the device is described.
+if [ -e build/dev/tests/sim/lib/libcudart.so.13 ] && [ -x build/dev/tests/device_test_cuda_axes ]; then
+    SLUICE_TEST_PYTHON=python3 benchmarks/gpu.sh --rehearse --out "$folder/rehearsal" device operators sanitizer \
+        >"$folder/said" 2>&1 || { echo 'FAILED: a rehearsal'; cat "$folder/said"; bad=1; }
+    expect 'the device is described' grep -q '"deviceVer": 900' "$folder/rehearsal/result.json"
+else
+    echo 'build/dev has no simulated device: nothing was rehearsed'
+fi
+
 # A step or an option that is none is refused.
 for word in nonsense --nonsense; do
     ! benchmarks/gpu.sh --dry-run "$word" >/dev/null 2>&1 || { echo "FAILED: '$word' is taken"; bad=1; }
