@@ -129,7 +129,7 @@ MUTANTS = [
     ("synchronisation", "../lane.c", "    return cuda_status(cudaEventSynchronize(lane->done));", "    return STATUS_OK;",
      "counted", f"{WRONG}|{NEVER}", {"SLUICE_SIM_MODE": "lazy"}),
     ("synchronisation", "../source.c", "    return cuda_status(cudaStreamSynchronize(cuda->upload));",
-     "    return STATUS_OK;", "matmul", f"{WRONG}|{NEVER}", {"SLUICE_SIM_MODE": "lazy"}),
+     "    return STATUS_OK;", "run", f"{WRONG}|{NEVER}"),
     ("leak", "../lane.c", "        (void)cudaEventDestroy(lane->done);", "        lane->done = NULL;", "run", LEFT),
     ("leak", "../lane.c", "    (void)cuda_status(cudaGraphExecDestroy(recording->exec));\n", "", "run", LEFT),
     ("leak", "../vmm.c", "        (void)vmm->driver.mem_release(vmm->kept[--vmm->kept_count]);",

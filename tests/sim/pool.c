@@ -157,7 +157,7 @@ SIM_EXPORT cudaError_t cudaMemPoolCreate(cudaMemPool_t *out, const struct cudaMe
 {
     BEGIN(cudaMemPoolCreate);
     if (out == NULL || props == NULL || props->allocType != cudaMemAllocationTypePinned ||
-        props->location.type != cudaMemLocationTypeDevice || props->location.id != 0)
+        props->location.type != cudaMemLocationTypeDevice || !device_is_known(props->location.id))
         return api_end(cudaErrorInvalidValue);
     struct CUmemPoolHandle_st *pool = calloc(1, sizeof(*pool));
     if (pool == NULL)
