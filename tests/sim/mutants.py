@@ -46,7 +46,7 @@ MUTANTS = [
     ("barrier", "move.cu", "tile[x][k];\n        " + SYNC, "tile[x][k];\n", "movement", RACE),
     ("off by one", "move.cu", "column + k < m.columns && row + x < m.rows", "column + k <= m.columns && row + x < m.rows",
      "movement", BOUNDS),
-    ("off by one", "move.cu", "if (i >= 0 && i < kept)", "if (i >= 0 && i <= kept)", "movement", f"{BOUNDS}|{WRONG}"),
+    ("off by one", "move.cu", "if (i >= 0 && i < kept)", "if (i >= 0 && i <= kept)", "slice", f"{BOUNDS}|{WRONG}"),
     ("stride", "move.cu", "to[(row + k) * m.row_to +", "to[(row + k) * m.columns * 2 +", "movement", f"{BOUNDS}|{WRONG}"),
 
     # What reductions, softmax and normalisations share.
