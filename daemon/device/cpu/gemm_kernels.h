@@ -163,6 +163,9 @@ INLINE void micro(const int R, const int V, const struct strip *strip)
     vf s[ROWS][VECTORS];
 
     UNROLL for (int r = 0; r < R; r++) a[r] = strip->a + r * strip->lda;
+    if (strip->start != NULL) /* by the time the sums are there, C is near */
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++)
+            __builtin_prefetch(c + r * strip->ldc + v * VW, 1, 3);
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) s[r][v] =
         vload(strip->start != NULL ? strip->start + v * VW : c + r * strip->ldc + v * VW);
     for (; k + 8 <= steps; k += 8, next += 16 * lines)
