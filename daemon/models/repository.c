@@ -352,6 +352,15 @@ static struct slot *choose(struct entry *entry, int64_t version)
     return version < 0 ? newest_ready(entry) : slot_find(entry, version);
 }
 
+static bool is_loading(const struct entry *entry)
+{
+    bool loading = false;
+
+    for (size_t i = 0; i < entry->slots; i++)
+        loading = loading || entry->slot[i].state == MODEL_LOADING;
+    return loading;
+}
+
 static enum status find_locked(struct repository *repository, const char *name, int64_t version,
                                struct model **out_model, struct error *err)
 {
@@ -363,7 +372,8 @@ static enum status find_locked(struct repository *repository, const char *name, 
                          name);
     if (slot == NULL && version < 0)
         return error_set(err, STATUS_NOT_FOUND,
-                         "Request for unknown model: '%s' has no available versions", name);
+                         "Request for unknown model: '%s' has no available versions%s", name,
+                         is_loading(entry) ? " yet: it is loading" : "");
     if (slot == NULL)
         return error_set(err, STATUS_NOT_FOUND,
                          "Request for unknown model: '%s' version %" PRId64 " is not found", name,

@@ -176,6 +176,34 @@ static void lookups_fail_with_tritons_words(void **state)
                      STATUS_NOT_FOUND);
 }
 
+static char said_while_loading[256];
+
+static void look_while_loading(void *arg)
+{
+    struct model *found;
+    struct error err;
+
+    (void)arg;
+    if (state_of("add", "1") != MODEL_LOADING)
+        return;
+    assert_int_equal(repository_find(bench.repository, "add", "", &found, &err), STATUS_NOT_FOUND);
+    (void)snprintf(said_while_loading, sizeof(said_while_loading), "%.255s", err.text);
+}
+
+static void a_lookup_of_a_model_that_loads_says_so(void **state)
+{
+    struct message graph = adder(1);
+
+    (void)state;
+    write_model("add", 1, &graph);
+    open_repository();
+    repository_on_change(bench.repository, look_while_loading, NULL);
+    assert_ok(load("add", NULL));
+    assert_string_equal(
+        said_while_loading,
+        "Request for unknown model: 'add' has no available versions yet: it is loading");
+}
+
 static void unload_frees_to_the_byte(void **state)
 {
     struct message graph = multiplier();
@@ -641,6 +669,7 @@ int main(void)
         TEST(a_configuration_without_dynamic_batching_does_not_batch),
         TEST(a_failed_load_leaves_no_byte_and_its_reason),
         TEST(lookups_fail_with_tritons_words),
+        TEST(a_lookup_of_a_model_that_loads_says_so),
         TEST(unload_frees_to_the_byte),
         TEST(unload_waits_for_those_who_hold_the_model),
         TEST(commands_fail_with_a_reason),
