@@ -106,6 +106,11 @@ void batcher_destroy(struct batcher *batcher)
     free(batcher);
 }
 
+struct host_pool *batcher_host_pool(const struct batcher *batcher)
+{
+    return batcher->host_pool;
+}
+
 void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us)
 {
     atomic_store(&batcher->inline_limit_us, limit_us);

@@ -36,6 +36,8 @@ struct batcher_config {
 MUST_CHECK enum status batcher_create(const struct batcher_config *config,
                                       struct batcher **out_batcher, struct error *err);
 void batcher_destroy(struct batcher *batcher); /* queues must be closed; joins the threads */
+/* What it was made with; borrowed. */
+struct host_pool *batcher_host_pool(const struct batcher *batcher);
 void batcher_set_inline_limit(struct batcher *batcher, int64_t limit_us);
 /* How long a request without a deadline waits for memory before it gets STATUS_NO_MEMORY; 0: for
  * ever, as before the first call. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "graph/demand.h"
 #include "graph/rows.h"
 #include "models/folder.h"
 #include "models/model.h"
@@ -35,6 +36,20 @@ static enum status look_at_rows(struct model *model, const struct graph *graph, 
                : error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", model->name);
 }
 
+/* What it asks of the dimensions of inputs that its file leaves open. */
+static enum status look_at_demands(struct model *model, const struct graph *graph,
+                                   struct error *err)
+{
+    model->demands = arena_take_array(&model->arena, graph->inputs, sizeof(*model->demands));
+    if (model->demands == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", model->name);
+    for (size_t i = 0; i < graph->inputs; i++)
+        if (graph->in[i]->shape_known)
+            model->demands[i] = graph->in[i]->shape;
+    graph_fill_demands(graph, model->demands);
+    return STATUS_OK;
+}
+
 static enum status load_network(const struct load_context *context, struct model *model,
                                 struct error *err)
 {
@@ -57,6 +72,8 @@ static enum status load_network(const struct load_context *context, struct model
     model->resident.signature = folder_signature(model->resident.folder);
     TRY(onnx_read_file(path, &graph, NULL, err));
     status = look_at_rows(model, graph, err);
+    if (status == STATUS_OK)
+        status = look_at_demands(model, graph, err);
     config.name = arena_format(&model->arena, "%s/%" PRId64, context->name, context->version);
     if (status == STATUS_OK && config.name == NULL)
         status = error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);

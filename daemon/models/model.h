@@ -41,6 +41,7 @@ struct model {
     struct model *heir;     /* took its place with the same ports; referenced.  NULL: none did */
     size_t inputs, outputs; /* in the order of the network */
     struct model_port *in, *out;
+    struct shape *demands; /* by input: what the graph asks for, SHAPE_UNKNOWN where it does not */
     char batching[256];    /* once published: under the repository's lock */
     struct trial *trial;   /* it is published, and not proven yet; the loader's.  NULL: it is */
     bool may_mix_rows;     /* its graph leaves doubt about more rows than two */

@@ -20,9 +20,10 @@ struct probe {
     struct profile *profile; /* measures what runs, which waits for all other models; NULL: none */
 };
 
-/* One request's data, made here and owned by it. */
+/* One request's data, made here and owned by it; counted like the bodies of requests. */
 struct probe_data {
     struct arena arena;
+    struct host_pool *pool; /* lent `in` its bytes; NULL: they are another's */
     size_t inputs;
     struct request_input *in;
 };
@@ -49,10 +50,10 @@ void probe_answer_deinit(struct probe_answer *answer);
 /* ---- data (sample.c) ---- */
 
 enum sample_kind { SAMPLE_RANDOM, SAMPLE_ZERO };
-/* Makes room for inputs of these shapes (all known) with the network's types, filled. Rows differ
- * in scale, so that whatever is shared between rows of a batch shows; a row does not depend on how
- * many follow it.  STATUS_NO_MEMORY. */
-MUST_CHECK enum status probe_data_make(struct probe_data *data, const struct network *network,
+/* Makes room for inputs of these shapes (all known) with the probe's network's types, filled. Rows
+ * differ in scale, so that whatever is shared between rows of a batch shows; a row does not depend
+ * on how many follow it.  STATUS_NO_MEMORY: HostLimit= has no room for them, or the system. */
+MUST_CHECK enum status probe_data_make(struct probe_data *data, const struct probe *probe,
                                        const struct shape *shapes, enum sample_kind kind,
                                        uint64_t seed);
 /* Row `row` of `data` alone: borrows its bytes. */

@@ -43,7 +43,7 @@ enum status profiling_run(struct batcher *batcher, struct network *network, cons
     enum status status;
 
     TRY(probe_init(&probe, batcher, network, name, false, err));
-    status = probe_data_make(&data, network, shapes, SAMPLE_RANDOM, SEED);
+    status = probe_data_make(&data, &probe, shapes, SAMPLE_RANDOM, SEED);
     if (status == STATUS_OK) {
         profile = profile_create();
         status = profile == NULL ? STATUS_NO_MEMORY : run_all(&probe, &data, profile, err);

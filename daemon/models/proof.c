@@ -20,6 +20,9 @@
 /* What a proof of more than two rows may take, but for LEAST_ROWS that always are tried. */
 #define PROOF_US INT64_C(500000)
 enum { LEAST_ROWS = 8 };
+/* What a row may take whose size is ours to choose; no more than HOST_SHARE of HostLimit=. */
+#define OPEN_ROW_BYTES (UINT64_C(32) << 20)
+enum { HOST_SHARE = 8 };
 
 /* Sizes tried for open dimensions, all of them alike: lengths of texts and sounds, then of images.
  */
@@ -50,21 +53,100 @@ void proof_shapes(const struct probe *probe, const struct shape *ports, int64_t 
     }
 }
 
-static enum status make_data(const struct probe *probe, const struct shape *ports, int64_t rows,
-                             int64_t size, struct probe_data *data)
+static uint64_t row_bytes(const struct probe *probe, const struct shape *shapes)
 {
     const struct network_port *real;
     size_t count = network_inputs(probe->network, &real);
-    struct arena arena;
-    struct shape *shapes;
+    uint64_t bytes = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        int64_t elements;
+
+        if (shape_elements(&shapes[i], &elements) != STATUS_OK)
+            return UINT64_MAX;
+        bytes += (uint64_t)elements * dtype_bytes(real[i].dtype); /* at most 2^48 each */
+    }
+    return bytes;
+}
+
+static uint64_t most_row_bytes(const struct probe *probe)
+{
+    struct host_pool_stats host;
+
+    host_pool_read(batcher_host_pool(probe->batcher), &host);
+    return host.limit_bytes / HOST_SHARE < OPEN_ROW_BYTES ? host.limit_bytes / HOST_SHARE
+                                                          : OPEN_ROW_BYTES;
+}
+
+/* Shapes of the inputs, from `arena`; NULL: no memory. */
+static struct shape *take_shapes(const struct probe *probe, const struct shape *ports, int64_t rows,
+                                 int64_t size, struct arena *arena)
+{
+    const struct network_port *real;
+    size_t count = network_inputs(probe->network, &real);
+    struct shape *shapes = arena_take_array(arena, count, sizeof(*shapes));
+
+    if (shapes != NULL)
+        proof_shapes(probe, ports, rows, size, shapes);
+    return shapes;
+}
+
+static enum status make_data(const struct probe *probe, const struct shape *ports, int64_t rows,
+                             int64_t size, struct probe_data *data)
+{
     enum status status = STATUS_NO_MEMORY;
+    struct shape *shapes;
+    struct arena arena;
 
     arena_init(&arena);
-    shapes = arena_take_array(&arena, count, sizeof(*shapes));
-    if (shapes != NULL) {
-        proof_shapes(probe, ports, rows, size, shapes);
-        status = probe_data_make(data, probe->network, shapes, SAMPLE_RANDOM, SEED);
-    }
+    shapes = take_shapes(probe, ports, rows, size, &arena);
+    if (shapes != NULL)
+        status = probe_data_make(data, probe, shapes, SAMPLE_RANDOM, SEED);
+    arena_deinit(&arena);
+    return status;
+}
+
+static bool is_about_shape(enum status status)
+{
+    return status == STATUS_INVALID || status == STATUS_UNSUPPORTED || status == STATUS_INTERNAL;
+}
+
+/* Before there is data of such shapes: what the network says of them.  Room for its plan is the
+ * batcher's to make. */
+static enum status ask_network(const struct probe *probe, const struct shape *shapes,
+                               struct error *err)
+{
+    struct plan *plan = NULL;
+    enum status status = network_plan(probe->network, shapes, &plan, err);
+
+    plan_unref(plan);
+    return is_about_shape(status) ? status : STATUS_OK;
+}
+
+/* Whether it is worth while to make data of that size.  The error is the network's rather than that
+ * of a size that is too large. */
+static enum status check_size(const struct probe *probe, const struct shape *ports, int64_t size,
+                              struct error *err)
+{
+    uint64_t bytes, most = most_row_bytes(probe);
+    enum status status = STATUS_NO_MEMORY;
+    struct shape *shapes;
+    struct arena arena;
+
+    arena_init(&arena);
+    shapes = take_shapes(probe, ports, 1, size, &arena);
+    bytes = shapes == NULL ? 0 : row_bytes(probe, shapes);
+    if (shapes == NULL)
+        (void)error_set(err, status, "no host memory for a row of its inputs");
+    else if (bytes <= most)
+        status = ask_network(probe, shapes, err);
+    else
+        status = STATUS_INVALID;
+    if (bytes > most && err->status == STATUS_OK)
+        (void)error_set(err, status,
+                        "with its open dimensions %" PRId64 " a row takes %" PRIu64
+                        " bytes of input, more than the %" PRIu64 " that are tried",
+                        size, bytes, most);
     arena_deinit(&arena);
     return status;
 }
@@ -75,7 +157,7 @@ static enum status try_size(struct probe *probe, const struct shape *ports, int6
     enum status status = make_data(probe, ports, 1, size, &out_first->data);
 
     if (status != STATUS_OK)
-        return error_set(err, status, "model '%s': no data to run it with", probe->name);
+        return error_set(err, status, "no host memory for a row of its inputs");
     status = probe_run(probe, &out_first->data, &out_first->answer, err);
     if (status != STATUS_OK)
         probe_data_deinit(&out_first->data);
@@ -88,11 +170,6 @@ void proof_first_deinit(struct proof_first *first)
     probe_data_deinit(&first->data);
 }
 
-static bool is_about_shape(enum status status)
-{
-    return status == STATUS_INVALID || status == STATUS_UNSUPPORTED || status == STATUS_INTERNAL;
-}
-
 enum status proof_find_size(struct probe *probe, const struct shape *ports, int64_t *out_size,
                             struct proof_first *out_first, struct error *err)
 {
@@ -101,10 +178,13 @@ enum status proof_find_size(struct probe *probe, const struct shape *ports, int6
     enum status status = STATUS_INVALID;
 
     *out_size = 0;
+    *err = (struct error){.status = STATUS_OK};
     if (!has_open(ports, count, probe->has_rows))
         return try_size(probe, ports, 1, out_first, err);
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
-        status = try_size(probe, ports, sizes[i], out_first, err);
+        status = check_size(probe, ports, sizes[i], err);
+        if (status == STATUS_OK)
+            status = try_size(probe, ports, sizes[i], out_first, err);
         if (status == STATUS_OK) {
             *out_size = sizes[i];
             return status;

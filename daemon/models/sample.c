@@ -84,15 +84,15 @@ static enum status fill_input(struct probe_data *data, struct request_input *in,
     struct tensor tensor = {.dtype = dtype, .shape = *shape};
     size_t rows = shape->rank > 0 && shape->dims[0] > 0 ? (size_t)shape->dims[0] : 1;
     size_t count, row_count;
+    void *block;
     char *to;
     int64_t elements;
 
     TRY(shape_elements(shape, &elements));
     count = (size_t)elements;
     row_count = count / rows;
-    to = arena_take(&data->arena, tensor_bytes(&tensor) + 1);
-    if (to == NULL)
-        return STATUS_NO_MEMORY;
+    TRY(host_pool_take(data->pool, tensor_bytes(&tensor), &block));
+    to = block;
     *in = (struct request_input){.shape = *shape, .data = to, .bytes = tensor_bytes(&tensor)};
     for (size_t row = 0; row < rows; row++) {
         uint64_t random = seed + row * ROW_STEP;
@@ -103,13 +103,14 @@ static enum status fill_input(struct probe_data *data, struct request_input *in,
     return STATUS_OK;
 }
 
-enum status probe_data_make(struct probe_data *data, const struct network *network,
+enum status probe_data_make(struct probe_data *data, const struct probe *probe,
                             const struct shape *shapes, enum sample_kind kind, uint64_t seed)
 {
     const struct network_port *ports;
     enum status status = STATUS_OK;
 
-    *data = (struct probe_data){.inputs = network_inputs(network, &ports)};
+    *data = (struct probe_data){.pool = batcher_host_pool(probe->batcher),
+                                .inputs = network_inputs(probe->network, &ports)};
     arena_init(&data->arena);
     data->in = arena_take_array(&data->arena, data->inputs, sizeof(*data->in));
     if (data->in == NULL)
@@ -142,5 +143,7 @@ enum status probe_data_row(struct probe_data *out_row, const struct probe_data *
 
 void probe_data_deinit(struct probe_data *data)
 {
+    for (size_t i = 0; data->pool != NULL && data->in != NULL && i < data->inputs; i++)
+        host_pool_give(data->pool, (void *)(uintptr_t)data->in[i].data, data->in[i].bytes);
     arena_deinit(&data->arena);
 }

@@ -7,13 +7,23 @@
 
 #include "observe/log.h"
 
+/* Where a port leaves a dimension open, what the graph asks for. */
+static void fill_open(struct shape *shape, const struct shape *demanded)
+{
+    for (size_t axis = 0; axis < shape->rank && shape->rank == demanded->rank; axis++)
+        if (shape->dims[axis] == SHAPE_UNKNOWN)
+            shape->dims[axis] = demanded->dims[axis];
+}
+
 /* Shapes of the inputs as the ports say, batch dimension included. */
 static const struct shape *port_shapes(struct model *model)
 {
     struct shape *shapes = arena_take_array(&model->arena, model->inputs, sizeof(*shapes));
 
-    for (size_t i = 0; shapes != NULL && i < model->inputs; i++)
+    for (size_t i = 0; shapes != NULL && i < model->inputs; i++) {
         shapes[i] = model->in[i].shape;
+        fill_open(&shapes[i], &model->demands[i]);
+    }
     return shapes;
 }
 
@@ -53,12 +63,15 @@ void trial_close(struct trial *trial)
 
 /* ---- the first row ---- */
 
-static bool is_fixed(const struct model *model, const struct shape *ports)
+static bool is_fixed(const struct model *model)
 {
-    for (size_t i = 0; i < model->inputs; i++)
-        for (size_t axis = model->config->max_batch_size > 0 ? 1 : 0; axis < ports[i].rank; axis++)
-            if (ports[i].dims[axis] == SHAPE_UNKNOWN)
+    for (size_t i = 0; i < model->inputs; i++) {
+        const struct shape *shape = &model->in[i].shape;
+
+        for (size_t axis = model->config->max_batch_size > 0 ? 1 : 0; axis < shape->rank; axis++)
+            if (shape->dims[axis] == SHAPE_UNKNOWN)
                 return false;
+    }
     return true;
 }
 
@@ -86,7 +99,7 @@ static enum status blame_model(struct model *model, const struct trial *trial, s
     const struct error *why = &trial->why;
     enum status status;
 
-    if (why->status != STATUS_NO_MEMORY && !is_fixed(model, trial->ports))
+    if (why->status != STATUS_NO_MEMORY && !is_fixed(model))
         return STATUS_OK;
     if (why->status == STATUS_UNSUPPORTED) {
         if (err != NULL)

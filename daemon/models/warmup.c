@@ -143,7 +143,7 @@ static enum status run_entry(struct probe *probe, const Inference__ModelConfig *
                          config->max_batch_size > 0 ? config->max_batch_size : 1);
     for (size_t i = 0; i < count; i++)
         TRY(input_shape(config, warmup, &ports[i], &shapes[i], err));
-    if (probe_data_make(&data, probe->network, shapes, SAMPLE_RANDOM, SEED) != STATUS_OK)
+    if (probe_data_make(&data, probe, shapes, SAMPLE_RANDOM, SEED) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory for model_warmup",
                          config->name);
     status = fill_inputs(probe, config, warmup, folder, &data, err);

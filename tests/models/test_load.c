@@ -1,5 +1,7 @@
 /* Loading one version with every allocation failing in turn: nothing may be left behind.
  * (batcher_create() starts threads.) */
+#include <sys/resource.h>
+
 #include "onnx/writer.h"
 
 /* The writer and the loader both have a `struct message`. */
@@ -80,6 +82,84 @@ static void texts_that_a_model_hands_through_are_proven(void **state)
     open_repository();
     load_everything();
     assert_true(find_row("texts", "1", &info));
+    assert_string_equal(info.batching, "on");
+}
+
+static long most_kilobytes(void)
+{
+    struct rusage usage;
+
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* Every dimension open: what is tried for one is tried for all, so a large size is a great many
+ * bytes. */
+static struct message all_open(const char *op, size_t rank)
+{
+    struct message graph = {0};
+    int64_t dims[SHAPE_MAX_RANK];
+
+    for (size_t i = 0; i < rank; i++)
+        dims[i] = BATCH;
+    put_text(&graph, GRAPH_NAME, "g");
+    put_node(&graph, op, "x", "t");
+    put_port(&graph, GRAPH_INPUT, "x", FLOAT, rank, dims);
+    put_port(&graph, GRAPH_OUTPUT, "y", FLOAT, rank, dims);
+    return graph;
+}
+
+enum { LITTLE_KILOBYTES = 48 << 10 };
+
+static void a_model_that_takes_no_size_takes_little_memory(void **state)
+{
+    static const float weights[4 * 3 * 2 * 2];
+    struct message graph = all_open("Transpose", 4);
+    long before = most_kilobytes();
+    struct model_info info;
+
+    (void)state;
+    put_tensor(&graph, GRAPH_TENSOR, "w", FLOAT, 4, (int64_t[]){4, 3, 2, 2}, weights,
+               sizeof(weights));
+    put_node(&graph, "Conv", "t w", "y");
+    write_model("conv", 1, &graph);
+    open_repository();
+    assert_ok(load("conv", NULL));
+    assert_true(most_kilobytes() - before < LITTLE_KILOBYTES);
+    assert_true(find_row("conv", "1", &info));
+    assert_non_null(strstr(info.batching, "off: it could not be run to prove it: node"));
+}
+
+static void a_model_of_many_open_dimensions_is_proven_with_small_ones(void **state)
+{
+    struct message graph = all_open("Relu", 7);
+    long before = most_kilobytes();
+    struct model_info info;
+
+    (void)state;
+    put_node(&graph, "Neg", "t", "y");
+    write_model("many", 1, &graph);
+    open_repository();
+    assert_ok(load("many", NULL));
+    assert_true(most_kilobytes() - before < LITTLE_KILOBYTES);
+    assert_true(find_row("many", "1", &info));
+    assert_string_equal(info.batching, "on");
+}
+
+static void channels_that_are_open_are_those_of_the_weights(void **state)
+{
+    static const float weights[4 * 7 * 2 * 2];
+    struct message graph = all_open("Relu", 4);
+    struct model_info info;
+
+    (void)state;
+    put_tensor(&graph, GRAPH_TENSOR, "w", FLOAT, 4, (int64_t[]){4, 7, 2, 2}, weights,
+               sizeof(weights));
+    put_node(&graph, "Conv", "t w", "y");
+    write_model("conv", 1, &graph);
+    open_repository();
+    assert_ok(load("conv", NULL));
+    assert_true(find_row("conv", "1", &info));
     assert_string_equal(info.batching, "on");
 }
 
@@ -168,6 +248,12 @@ int main(void)
                                         tear_down_bench),
         cmocka_unit_test_setup_teardown(texts_that_a_model_hands_through_are_proven, set_up_bench,
                                         tear_down_bench),
+        cmocka_unit_test_setup_teardown(a_model_that_takes_no_size_takes_little_memory,
+                                        set_up_bench, tear_down_bench),
+        cmocka_unit_test_setup_teardown(a_model_of_many_open_dimensions_is_proven_with_small_ones,
+                                        set_up_bench, tear_down_bench),
+        cmocka_unit_test_setup_teardown(channels_that_are_open_are_those_of_the_weights,
+                                        set_up_bench, tear_down_bench),
         cmocka_unit_test_setup_teardown(no_file_of_a_model_is_waited_for, set_up_bench,
                                         tear_down_bench),
     };
