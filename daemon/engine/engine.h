@@ -70,6 +70,9 @@ uint64_t network_winograd_bytes(const struct network *network);
 /* Its constants as the graph has them after its passes, branches left out: packed they take as much
  * or more.  Of a network that is not GONE. */
 uint64_t network_constant_bytes(const struct network *network);
+/* Whether the file that it was read from is as it was then: STATUS_PRECONDITION, and the sentence
+ * that requests would get.  Of a network that is not GONE. */
+MUST_CHECK enum status network_check_file(const struct network *network, struct error *err);
 size_t network_plan_bytes(const struct network *network); /* host bytes of cached plans */
 
 /* ---- residency (resident.c) ----

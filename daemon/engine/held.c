@@ -136,6 +136,14 @@ void held_unbook(struct network *network)
     network->kept_count = 0;
 }
 
+enum status network_check_file(const struct network *network, struct error *err)
+{
+    for (size_t i = 0; i < network->held_count; i++)
+        if (constant_check(network->held[i].constant) != STATUS_OK)
+            return making_constant_lost(STATUS_PRECONDITION, err);
+    return STATUS_OK;
+}
+
 uint64_t network_constant_bytes(const struct network *network)
 {
     uint64_t bytes = 0;

@@ -229,3 +229,16 @@ enum status constant_restore(struct constant *constant)
     drop_source(constant);
     return STATUS_OK;
 }
+
+enum status constant_check(const struct constant *constant)
+{
+    const struct constant_origin *origin = constant->origin;
+
+    if (origin == NULL)
+        return STATUS_OK;
+    if (origin->source != NULL)
+        TRY(constant_check(origin->source));
+    for (size_t i = 0; i < origin->others; i++)
+        TRY(constant_check(origin->other[i]));
+    return origin->check == NULL ? STATUS_OK : origin->check(origin);
+}

@@ -28,6 +28,8 @@ struct node;
 struct constant_origin {
     MUST_CHECK enum status (*restore)(const struct constant_origin *origin, void *to);
     void (*release)(struct constant_origin *origin);
+    /* Whether what it reads, beside constants, is as it was: STATUS_PRECONDITION.  NULL: it is. */
+    MUST_CHECK enum status (*check)(const struct constant_origin *origin);
     struct constant *source; /* what restore reads; NULL: no constant.  Unreferenced by release */
     /* What it reads beside that, brought for the time where it is away. */
     size_t others;
@@ -66,6 +68,8 @@ void constant_drop(struct constant *constant);
 /* Brings dropped elements back; STATUS_OK at once when they are there.  STATUS_PRECONDITION: what
  * they come from was changed (a model's file, in place); STATUS_IO, STATUS_NO_MEMORY. */
 MUST_CHECK enum status constant_restore(struct constant *constant);
+/* Whether dropped elements could come back, without bringing them: STATUS_PRECONDITION as above. */
+MUST_CHECK enum status constant_check(const struct constant *constant);
 /* Between the two the calling thread keeps pages of elements that it frees for those that it makes
  * next: who brings many, one after the other, need not ask the system for pages each time. */
 void constant_reuse_begin(void);

@@ -141,6 +141,15 @@ static enum status settle_batching(const struct load_context *context, struct mo
     return model_make_ports(model, context->folder, err);
 }
 
+/* What cannot be read any more, or is not what was proven, serves nobody. */
+static enum status check_file(const struct load_context *context, const struct model *model,
+                              struct error *err)
+{
+    enum status status = network_check_file(model->network, err);
+
+    return status == STATUS_OK ? status : error_prefix(err, status, "model '%s'", context->name);
+}
+
 static enum status open_queue(const struct load_context *context, struct model *model,
                               bool batching, struct error *err)
 {
@@ -168,6 +177,7 @@ static enum status fill(const struct load_context *context, struct model *model,
     if (context->may_stay != NULL)
         TRY(context->may_stay(context->may_stay_arg, model, err));
     TRY(try_model(context, model, &batching, err));
+    TRY(check_file(context, model, err));
     TRY(settle_batching(context, model, batching, err));
     network_set_ahead(model->network, false);
     return open_queue(context, model, batching, err);

@@ -103,6 +103,11 @@ static bool is_unchanged(const struct file *file)
            modified_ns(&facts) == file->modified_ns;
 }
 
+enum status file_check(const struct file *file)
+{
+    return !file->mapped || is_unchanged(file) ? STATUS_OK : STATUS_PRECONDITION;
+}
+
 enum status file_read_again(const struct file *file, size_t at, void *to, size_t bytes)
 {
     for (size_t done = 0; done < bytes;) {

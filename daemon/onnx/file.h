@@ -36,6 +36,8 @@ void file_unmap(struct file *file);
 /* Reads `part` of the bytes, as they lay in the mapping at offset `at`.  STATUS_PRECONDITION: the
  * file was changed since it was mapped; STATUS_IO: it cannot be read. */
 MUST_CHECK enum status file_read_again(const struct file *file, size_t at, void *to, size_t bytes);
+/* STATUS_PRECONDITION: the file was changed since it was mapped. */
+MUST_CHECK enum status file_check(const struct file *file);
 struct file *file_ref(struct file *file);
 void file_unref(struct file *file); /* NULL is fine */
 

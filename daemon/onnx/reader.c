@@ -183,6 +183,21 @@ static int open_folder_of(const char *path)
     return fd;
 }
 
+/* A mixture of two files is neither. */
+static enum status read_unchanged(struct file *file, int folder_fd, struct graph **out_graph,
+                                  struct onnx_info *out_info, struct error *err)
+{
+    struct graph *graph;
+
+    TRY(read_file(file, folder_fd, &graph, out_info, err));
+    if (file_check(file) != STATUS_OK) {
+        graph_destroy(graph);
+        return error_set(err, STATUS_PRECONDITION, "the file was changed while it was read");
+    }
+    *out_graph = graph;
+    return STATUS_OK;
+}
+
 enum status onnx_read_file(const char *path, struct graph **out_graph, struct onnx_info *out_info,
                            struct error *err)
 {
@@ -196,7 +211,7 @@ enum status onnx_read_file(const char *path, struct graph **out_graph, struct on
         status = error_set(err, errno == ENOMEM ? STATUS_NO_MEMORY : STATUS_IO,
                            "the folder cannot be opened: %s", strerror(errno));
     else
-        status = read_file(file, folder_fd, out_graph, out_info, err);
+        status = read_unchanged(file, folder_fd, out_graph, out_info, err);
     if (folder_fd >= 0)
         (void)close(folder_fd);
     file_unmap(file);

@@ -36,6 +36,11 @@ static enum status restore_from_file(const struct constant_origin *origin, void 
     return file_read_again(from->file, from->at, to, from->bytes);
 }
 
+static enum status check_file_origin(const struct constant_origin *origin)
+{
+    return file_check(((const struct file_origin *)origin)->file);
+}
+
 static void release_file_origin(struct constant_origin *origin)
 {
     file_unref(((struct file_origin *)origin)->file);
@@ -51,6 +56,7 @@ static struct constant_origin *make_origin(struct file *file, struct bytes data)
         return NULL;
     origin->origin.restore = restore_from_file;
     origin->origin.release = release_file_origin;
+    origin->origin.check = check_file_origin;
     origin->file = file_ref(file);
     origin->at = (size_t)(data.data - file->data.data);
     origin->bytes = data.size;

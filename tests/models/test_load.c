@@ -186,6 +186,43 @@ static void no_file_of_a_model_is_waited_for(void **state)
     assert_non_null(strstr(info.reason, "labels/l: is no ordinary file"));
 }
 
+/* Between the reading of the file and the first row. */
+static enum status cut_the_file(void *arg, const struct model *loading, struct error *err)
+{
+    (void)loading;
+    (void)err;
+    assert_int_equal(truncate(arg, 16), 0);
+    return STATUS_OK;
+}
+
+static void a_load_whose_file_is_changed_in_place_fails(void **state)
+{
+    struct message graph = multiplier();
+    char folder[128], file[160];
+    struct load_context context = {.folder = folder,
+                                   .name = "m",
+                                   .version = 1,
+                                   .device = bench.device,
+                                   .ledger = bench.ledger,
+                                   .batcher = bench.batcher,
+                                   .may_stay = cut_the_file,
+                                   .may_stay_arg = file};
+    Inference__ModelConfig *config = NULL;
+    struct model *loaded = NULL;
+    struct error err;
+
+    (void)state;
+    write_model("m", 1, &graph);
+    (void)snprintf(folder, sizeof(folder), "%s/m", bench.path);
+    (void)snprintf(file, sizeof(file), "%s/1/model.onnx", folder);
+    assert_ok(model_config_read(folder, "m", NULL, &config, &context.config_given, &err));
+    context.config = config;
+    assert_int_equal(model_load(&context, &loaded, &err), STATUS_PRECONDITION);
+    assert_string_equal(err.text, "model 'm': its weights cannot be read again: the model's file "
+                                  "was changed in place; load the model again");
+    model_config_destroy(config);
+}
+
 static enum status open_once(void *arg)
 {
     struct repository *repository = NULL;
@@ -254,6 +291,8 @@ int main(void)
                                         set_up_bench, tear_down_bench),
         cmocka_unit_test_setup_teardown(channels_that_are_open_are_those_of_the_weights,
                                         set_up_bench, tear_down_bench),
+        cmocka_unit_test_setup_teardown(a_load_whose_file_is_changed_in_place_fails, set_up_bench,
+                                        tear_down_bench),
         cmocka_unit_test_setup_teardown(no_file_of_a_model_is_waited_for, set_up_bench,
                                         tear_down_bench),
     };
