@@ -24,6 +24,7 @@ struct slot {
 struct entry { /* a model by name */
     char *name;
     bool wanted;      /* should be loaded: counts for readiness */
+    bool is_loading;  /* a load of it is due, or on its way */
     char reason[512]; /* why none of its versions could even be tried; "" */
     size_t slots;
     struct slot *slot; /* ascending */
@@ -110,8 +111,14 @@ struct entry *entry_find(struct repository *repository, const char *name);
 /* Finds or adds; NULL: no memory. */
 struct entry *entry_add(struct repository *repository, const char *name);
 void entry_remove(struct repository *repository, struct entry *entry);
+bool entry_serves(const struct entry *entry); /* a version of it is ready */
 struct slot *slot_find(struct entry *entry, int64_t version);
 struct slot *slot_add(struct entry *entry, int64_t version);
+
+/* ---- start.c ---- */
+/* Before the loader's thread: which models are there, and which of them are loaded first. */
+MUST_CHECK enum status start_look(struct repository *repository, struct error *err);
+void start_load(struct repository *repository); /* on that thread: loads those */
 
 /* ---- loader.c ---- */
 void *loader_main(void *repository);

@@ -91,20 +91,51 @@ static struct model *publish(struct repository *repository, struct entry *entry,
     return old;
 }
 
+/* Who is told the model's name anyway need not read it twice. */
+static const char *without_name(const char *text, const char *name)
+{
+    size_t length = strlen(name);
+
+    if (strncmp(text, "model '", 7) != 0 || strncmp(text + 7, name, length) != 0 ||
+        strncmp(text + 7 + length, "': ", 3) != 0)
+        return text;
+    return text + 7 + length + 3;
+}
+
+/* Before any version of it could be tried.  What was loaded before goes on serving. */
+static void note_refusal(struct repository *repository, struct entry *entry,
+                         const struct error *err)
+{
+    bool serves;
+
+    count_load(repository, err->status);
+    set_reason(repository, entry->name, err->text);
+    pthread_mutex_lock(&repository->lock);
+    serves = entry_serves(entry);
+    pthread_mutex_unlock(&repository->lock);
+    log_error("model '%s' is not loaded%s: %s", entry->name,
+              serves ? " anew, what was loaded before still serves" : "",
+              without_name(err->text, entry->name));
+}
+
 static void note_failure(struct repository *repository, struct entry *entry, int64_t version,
                          const struct error *err)
 {
     struct slot *slot;
+    bool serves;
 
     pthread_mutex_lock(&repository->lock);
     slot = slot_find(entry, version);
     slot->is_loading = false;
+    serves = slot->model != NULL;
     (void)snprintf(slot->reason, sizeof(slot->reason), "%.511s", err->text);
-    if (slot->model == NULL)
+    if (!serves)
         slot->state = MODEL_UNAVAILABLE; /* else the one from before goes on serving */
     pthread_mutex_unlock(&repository->lock);
     LOG_AT(atomic_load(&repository->stopping) ? LOG_LEVEL_INFO : LOG_LEVEL_ERROR,
-           "model '%s' version %" PRId64 " is not loaded: %s", entry->name, version, err->text);
+           "model '%s' version %" PRId64 " is not loaded%s: %s", entry->name, version,
+           serves ? " anew, the one from before still serves" : "",
+           without_name(err->text, entry->name));
 }
 
 /* At level evict a version is published only if it can stay, in the place of the one it replaces.
@@ -266,9 +297,7 @@ static enum status load_with_config(struct repository *repository, struct entry 
         status = load_versions(repository, entry, &context, versions, count, err);
         retire_unwanted(repository, entry, config, versions, count);
     } else {
-        count_load(repository, status);
-        set_reason(repository, entry->name, err->text);
-        log_error("model '%s' is not loaded: %s", entry->name, err->text);
+        note_refusal(repository, entry, err);
     }
     free(versions);
     return status;
@@ -281,36 +310,52 @@ static struct entry *want_entry(struct repository *repository, const char *name)
     pthread_mutex_lock(&repository->lock);
     entry = entry_add(repository, name);
     if (entry != NULL)
-        entry->wanted = true;
+        entry->wanted = entry->is_loading = true;
     pthread_mutex_unlock(&repository->lock);
     return entry;
+}
+
+static void end_loading(struct repository *repository, struct entry *entry)
+{
+    pthread_mutex_lock(&repository->lock);
+    entry->is_loading = false;
+    pthread_mutex_unlock(&repository->lock);
+    loader_notify(repository);
+}
+
+static enum status load_entry(struct repository *repository, struct entry *entry,
+                              const char *config_json, enum load_manner manner, struct error *err)
+{
+    Inference__ModelConfig *config;
+    char folder[PATH_ROOM];
+    enum status status;
+    bool given;
+
+    if (!model_path(repository, entry->name, folder))
+        return error_set(err, STATUS_INVALID, "model '%s': its path is too long", entry->name);
+    entry->loaded_signature = entry->seen_signature = folder_signature(folder);
+    status = model_config_read(folder, entry->name, config_json, &config, &given, err);
+    if (status != STATUS_OK) {
+        note_refusal(repository, entry, err);
+        return status;
+    }
+    status = load_with_config(repository, entry, folder, config, given, manner, err);
+    model_config_destroy(config);
+    return status;
 }
 
 enum status loader_load(struct repository *repository, const char *name, const char *config_json,
                         enum load_manner manner, struct error *err)
 {
     struct entry *entry = want_entry(repository, name);
-    Inference__ModelConfig *config;
-    char folder[PATH_ROOM];
     enum status status;
-    bool given;
 
-    if (entry == NULL || !model_path(repository, name, folder))
+    if (entry == NULL)
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", name);
-    entry->loaded_signature = entry->seen_signature = folder_signature(folder);
-    status = model_config_read(folder, name, config_json, &config, &given, err);
-    if (status != STATUS_OK) {
-        count_load(repository, status);
-        set_reason(repository, name, err->text);
-        log_error("model '%s' is not loaded: %s", name, err->text);
-        loader_notify(repository);
-        return status;
-    }
-    status = load_with_config(repository, entry, folder, config, given, manner, err);
-    model_config_destroy(config);
+    status = load_entry(repository, entry, config_json, manner, err);
     if (manner == LOAD_PROVEN) /* else when all are loaded: each would fetch its pages again */
         host_trim();
-    loader_notify(repository);
+    end_loading(repository, entry);
     return status;
 }
 
@@ -337,56 +382,6 @@ enum status loader_scan(struct repository *repository, struct error *err)
     pthread_mutex_unlock(&repository->lock);
     folder_free_names(names, count);
     return status;
-}
-
-/* ---- the start ---- */
-
-static bool is_wanted_at_start(const struct repository *repository, const char *name)
-{
-    const struct text_list *load = &repository->config.load;
-
-    if (repository->config.control != CONTROL_EXPLICIT)
-        return true;
-    for (size_t i = 0; i < load->count; i++)
-        if (strcmp(load->items[i], "*") == 0 || strcmp(load->items[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* Models that Load= names and that are not there are known, and the reason why they are not ready.
- */
-static void note_missing(struct repository *repository)
-{
-    const struct text_list *load = &repository->config.load;
-
-    for (size_t i = 0; repository->config.control == CONTROL_EXPLICIT && i < load->count; i++) {
-        const char *name = load->items[i];
-        struct entry *entry;
-
-        if (strcmp(name, "*") == 0)
-            continue;
-        entry = want_entry(repository, name);
-        if (entry != NULL && !entry->on_disk)
-            set_reason(repository, name, "there is no such folder in the repository");
-    }
-}
-
-static void load_at_start(struct repository *repository)
-{
-    struct error err = {.status = STATUS_OK};
-    char **names;
-    size_t count;
-
-    if (loader_scan(repository, &err) != STATUS_OK ||
-        folder_models(repository->config.path, &names, &count, &err) != STATUS_OK) {
-        log_error("the model repository cannot be read: %s", err.text);
-        return;
-    }
-    note_missing(repository);
-    for (size_t i = 0; i < count && !atomic_load(&repository->stopping); i++)
-        if (is_wanted_at_start(repository, names[i]))
-            (void)loader_load(repository, names[i], NULL, LOAD_PROVEN_LATER, &err);
-    folder_free_names(names, count);
 }
 
 /* ---- commands ---- */
@@ -521,7 +516,7 @@ void *loader_main(void *arg)
     bool stopping = false;
     int64_t poll_us;
 
-    load_at_start(repository);
+    start_load(repository);
     late_proofs_run(repository);
     if (repository->entries > 0)
         host_trim();

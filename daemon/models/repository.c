@@ -102,6 +102,14 @@ void entry_remove(struct repository *repository, struct entry *entry)
     free_entry(entry);
 }
 
+bool entry_serves(const struct entry *entry)
+{
+    for (size_t i = 0; i < entry->slots; i++)
+        if (entry->slot[i].state == MODEL_READY)
+            return true;
+    return false;
+}
+
 struct slot *slot_find(struct entry *entry, int64_t version)
 {
     for (size_t i = 0; i < entry->slots; i++)
@@ -186,20 +194,19 @@ static enum status start_threads(struct repository *repository)
 }
 
 /* A daemon that could not look for models would say that it serves all of them. */
-static enum status check_folder(const char *path, struct error *err)
+static enum status open_parts(struct repository *repository, const struct repository_config *config,
+                              struct error *err)
 {
-    struct error why;
-    enum status status;
-    char **names;
-    size_t count;
+    enum status status = copy_config(repository, config);
 
-    if (!folder_exists(path))
-        return error_set(err, STATUS_NOT_FOUND, "the model repository '%s' is no folder", path);
-    status = folder_models(path, &names, &count, &why);
-    if (status != STATUS_OK)
-        return error_set(err, status, "the model repository cannot be read: %s", why.text);
-    folder_free_names(names, count);
-    return STATUS_OK;
+    if (status == STATUS_OK)
+        TRY(start_look(repository, err));
+    if (status == STATUS_OK)
+        status = fixed_open(&repository->fixed, config->device, config->ledger);
+    if (status == STATUS_OK)
+        status = start_threads(repository);
+    return status == STATUS_OK ? status
+                               : error_set(err, status, "no memory for the model repository");
 }
 
 enum status repository_create(const struct repository_config *config,
@@ -208,7 +215,9 @@ enum status repository_create(const struct repository_config *config,
     struct repository *repository;
     enum status status;
 
-    TRY(check_folder(config->path, err));
+    if (!folder_exists(config->path))
+        return error_set(err, STATUS_NOT_FOUND, "the model repository '%s' is no folder",
+                         config->path);
     repository = calloc(1, sizeof(*repository));
     if (repository == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the model repository");
@@ -224,14 +233,10 @@ enum status repository_create(const struct repository_config *config,
     atomic_init(&repository->poll_interval_us, config->poll_interval_us);
     repository_set_residency(repository, config->model_idle_us, config->model_drop_us,
                              config->host_cache_bytes);
-    status = copy_config(repository, config);
-    if (status == STATUS_OK)
-        status = fixed_open(&repository->fixed, config->device, config->ledger);
-    if (status == STATUS_OK)
-        status = start_threads(repository);
+    status = open_parts(repository, config, err);
     if (status != STATUS_OK) {
         repository_destroy(repository);
-        return error_set(err, status, "no memory for the model repository");
+        return status;
     }
     *out_repository = repository;
     return STATUS_OK;
@@ -295,14 +300,10 @@ struct load_counts repository_load_counts(struct repository *repository)
 /* A model that serves is ready, whatever became of an attempt to load it anew. */
 static bool entry_is_ready(const struct entry *entry)
 {
-    bool serves = false;
-
-    for (size_t i = 0; i < entry->slots; i++) {
+    for (size_t i = 0; i < entry->slots; i++)
         if (entry->slot[i].wanted && entry->slot[i].state != MODEL_READY)
             return false;
-        serves = serves || entry->slot[i].state == MODEL_READY;
-    }
-    return serves || entry->reason[0] == '\0';
+    return entry_serves(entry) || entry->reason[0] == '\0';
 }
 
 bool repository_is_ready(struct repository *repository, bool strict)
@@ -352,13 +353,10 @@ static struct slot *choose(struct entry *entry, int64_t version)
     return version < 0 ? newest_ready(entry) : slot_find(entry, version);
 }
 
-static bool is_loading(const struct entry *entry)
+/* Nobody can say yet what there will be of it. */
+static bool is_coming(const struct entry *entry)
 {
-    bool loading = false;
-
-    for (size_t i = 0; i < entry->slots; i++)
-        loading = loading || entry->slot[i].state == MODEL_LOADING;
-    return loading;
+    return entry->is_loading && !entry_serves(entry);
 }
 
 static enum status find_locked(struct repository *repository, const char *name, int64_t version,
@@ -370,10 +368,12 @@ static enum status find_locked(struct repository *repository, const char *name, 
     if (entry == NULL)
         return error_set(err, STATUS_NOT_FOUND, "Request for unknown model: '%s' is not found",
                          name);
+    if (slot == NULL && is_coming(entry))
+        return error_set(err, STATUS_UNAVAILABLE, "model '%s' is being loaded, it is not ready yet",
+                         name);
     if (slot == NULL && version < 0)
         return error_set(err, STATUS_NOT_FOUND,
-                         "Request for unknown model: '%s' has no available versions%s", name,
-                         is_loading(entry) ? " yet: it is loading" : "");
+                         "Request for unknown model: '%s' has no available versions", name);
     if (slot == NULL)
         return error_set(err, STATUS_NOT_FOUND,
                          "Request for unknown model: '%s' version %" PRId64 " is not found", name,
@@ -436,7 +436,9 @@ static void fill_row(struct row *row, const struct entry *entry, const struct sl
     *row = (struct row){.model = NULL};
     (void)snprintf(info->name, sizeof(info->name), "%s", entry->name);
     if (slot == NULL) {
-        info->state = entry->reason[0] == '\0' ? MODEL_UNKNOWN : MODEL_UNAVAILABLE;
+        info->state = entry->is_loading          ? MODEL_LOADING
+                      : entry->reason[0] == '\0' ? MODEL_UNKNOWN
+                                                 : MODEL_UNAVAILABLE;
         (void)snprintf(info->reason, sizeof(info->reason), "%s", entry->reason);
         return;
     }

@@ -72,8 +72,8 @@ struct load_counts repository_load_counts(struct repository *repository);
 /* ---- lookups (I/O threads) ---- */
 
 /* version "": the newest ready one.  STATUS_NOT_FOUND "Request for unknown model: 'm' is not
- * found"; STATUS_UNAVAILABLE "… is not at ready state"; STATUS_INVALID for a version that is no
- * number. */
+ * found"; STATUS_UNAVAILABLE "… is not at ready state", and while a model of which nothing serves
+ * is loaded, or waits for that at the start; STATUS_INVALID for a version that is no number. */
 MUST_CHECK enum status repository_find(struct repository *repository, const char *name,
                                        const char *version, struct model **out_model,
                                        struct error *err);

@@ -211,6 +211,32 @@ class Explicit(Case):
         self.assertEqual(self.reserved(), before)
 
 
+    def test_each_model_of_the_start_that_is_not_there_has_a_line(self):
+        self.write("two")
+        self.start("Models.Load=nope two foo")
+        harness.wait_for("ready", lambda: self.is_ready("two"))
+        for name in ("nope", "foo"):
+            self.assertIn(f"model '{name}', which Load= names, is not loaded: there is no such folder in the "
+                          "repository", self.server.log())
+            with self.assertRaises(InferenceServerException) as caught:
+                self.ask(name)
+            self.assertIn("NOT_FOUND", str(caught.exception.status()))
+
+    def test_a_failed_reload_says_that_the_old_version_serves(self):
+        self.write("m")
+        self.start("Models.Load=m")
+        harness.wait_for("ready", self.client.is_server_ready)
+        with self.assertRaises(InferenceServerException):
+            self.client.load_model("m", config='{"max_batch_size": -1}')
+        self.assertIn("model 'm' is not loaded anew, what was loaded before still serves: max_batch_size is -1",
+                      self.server.log())
+        with self.assertRaises(InferenceServerException):
+            self.client.load_model("m", config='{"input": [{"name": "no"}]}')
+        self.assertIn("model 'm' version 1 is not loaded anew, the one from before still serves: the model has no "
+                      "input 'no'", self.server.log())
+        self.assertEqual(self.ask("m"), 2)
+
+
 class Stop(Case):
     """A load that takes minutes: its warm-up asks for a thousand large batches."""
     settings = ["Models.ControlMode=explicit"]
@@ -230,6 +256,45 @@ class Stop(Case):
         self.server.stop()  # exit status 0, or it fails
         self.server = None
         self.assertLess(time.monotonic() - began, 8)  # as a watchdog of 10 s would end it
+
+    def assert_is_coming(self, *names):
+        for name in names:
+            self.assertFalse(self.client.is_model_ready(name))
+            for call in (self.ask, self.client.get_model_metadata, self.client.get_model_config):
+                with self.assertRaises(InferenceServerException) as caught:
+                    call(name)
+                self.assertIn("UNAVAILABLE", str(caught.exception.status()), name)
+                self.assertEqual(caught.exception.message(), f"model '{name}' is being loaded, it is not ready yet")
+            status, _, body = self.server.request("GET", f"/v2/models/{name}")
+            self.assertEqual(status, 503, body)
+        with self.assertRaises(InferenceServerException) as caught:
+            self.ask("unwanted")
+        self.assertIn("NOT_FOUND", str(caught.exception.status()))
+
+    def test_models_of_the_start_are_unavailable_until_their_loads_end(self):
+        self.write_endless()
+        self.write("later")
+        self.write("unwanted")
+        self.start("Models.Load=endless later")
+        self.await_loading("endless")
+        self.assert_is_coming("endless", "later")
+        self.stop_at_once()
+
+    def test_a_model_is_unavailable_while_it_is_loaded_for_the_first_time(self):
+        self.write_endless()
+        self.write("unwanted")
+        self.start()
+        with grpcclient.InferenceServerClient("unix://" + self.server.path("grpc")) as other:
+            def load():
+                with self.assertRaises(InferenceServerException):
+                    other.load_model("endless")
+
+            loader = threading.Thread(target=load)
+            loader.start()
+            self.await_loading("endless")
+            self.assert_is_coming("endless")
+            self.stop_at_once()
+            loader.join()
 
     def test_a_load_of_the_start_is_given_up(self):
         self.write_endless()

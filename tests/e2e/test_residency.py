@@ -534,7 +534,8 @@ class SlowDevice(Case):
     def test_of_a_model_that_is_being_loaded_there_is_no_plan_yet(self):
         self.admin("POST", "models/red/unload")
         load = self.begin("models/red/load", lambda row: row["state"] == "LOADING")
-        self.assertEqual(self.plan(), (404, "Request for unknown model: 'red' has no available versions yet: it is loading"))
+        self.assertEqual(self.plan(), (400, "model 'red' is being loaded or unloaded, or its load failed: `sluicectl "
+                                            "models` says which"))
         load.join()
         self.assertEqual(self.plan(), (200, None))
 
