@@ -31,7 +31,7 @@ static const struct verb {
     {"make-room", verb_make_room, "BYTES [--within TIME] [--hold TIME]",
      "give memory back for another program: 4G --within 500ms --hold 30s"},
     {"tune", verb_tune, "", "proposals for the configuration, out of what was counted"},
-    {"plan", verb_plan, "MODEL [--batch N] [--profile]",
+    {"plan", verb_plan, "MODEL [--batch N] [--shape INPUT=1x3x224x224] [--profile]",
      "steps, kernels, bytes, the peak; or what each step takes, measured"},
     {"stats", verb_stats, "[MODEL]", "counts and times"},
     {"config", verb_config, "show | check [FILE]", "values in force and where they come from"},

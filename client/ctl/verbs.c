@@ -1,4 +1,5 @@
 /* Verbs that ask one question and print the answer: a table for people, JSON for programs. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -181,9 +182,55 @@ static bool parse_batch(const char *text, int64_t *out_batch)
     return true;
 }
 
+enum { MOST_SHAPES = 64, MOST_DIMS = 8 };
+
+struct shapes {
+    size_t count;
+    Sluice__V1__InputShape shape[MOST_SHAPES];
+    Sluice__V1__InputShape *list[MOST_SHAPES];
+    int64_t dims[MOST_SHAPES][MOST_DIMS];
+    char name[MOST_SHAPES][256];
+};
+
+/* "x=1x3x224x224".  The last '=' parts the two. */
+static bool parse_shape(const char *text, struct shapes *shapes)
+{
+    const char *at = strrchr(text, '=');
+    Sluice__V1__InputShape *shape = &shapes->shape[shapes->count];
+    char *name = shapes->name[shapes->count];
+
+    if (at == NULL || shapes->count == MOST_SHAPES ||
+        (size_t)(at - text) >= sizeof(shapes->name[0]))
+        return false;
+    sluice__v1__input_shape__init(shape);
+    memcpy(name, text, (size_t)(at - text));
+    name[at - text] = '\0';
+    shape->name = name;
+    shape->shape = shapes->dims[shapes->count];
+    do {
+        char *end;
+        long long dim;
+
+        errno = 0;
+        dim = strtoll(at + 1, &end, 10);
+        if (end == at + 1 || errno != 0 || dim < 0 || shape->n_shape == MOST_DIMS)
+            return false;
+        shape->shape[shape->n_shape++] = dim;
+        at = end;
+    } while (*at == 'x');
+    shapes->list[shapes->count++] = shape;
+    return *at == '\0';
+}
+
+static int plan_usage(void)
+{
+    return ctl_usage("plan MODEL [--batch N] [--shape INPUT=1x3x224x224] [--profile]");
+}
+
 int verb_plan(struct ctl *ctl)
 {
     Sluice__V1__AdminRequest request = SLUICE__V1__ADMIN_REQUEST__INIT;
+    static struct shapes shapes;
     Sluice__V1__AdminReply *reply;
     int exit_status;
 
@@ -192,17 +239,22 @@ int verb_plan(struct ctl *ctl)
             if (!parse_batch(ctl->argv[++i], &request.batch))
                 return ctl_usage("--batch '%s': a number from 1 to 1000000 is allowed",
                                  ctl->argv[i]);
+        } else if (strcmp(ctl->argv[i], "--shape") == 0 && i + 1 < ctl->argc) {
+            if (!parse_shape(ctl->argv[++i], &shapes))
+                return ctl_usage("--shape '%s': it looks like INPUT=1x3x224x224", ctl->argv[i]);
         } else if (strcmp(ctl->argv[i], "--profile") == 0) {
             request.profile = true;
         } else if (request.model[0] == '\0' && ctl->argv[i][0] != '-') {
             request.model = ctl->argv[i];
         } else {
-            return ctl_usage("plan MODEL [--batch N] [--profile]");
+            return plan_usage();
         }
     }
     if (request.model[0] == '\0')
-        return ctl_usage("plan MODEL [--batch N] [--profile]");
+        return plan_usage();
     request.text = !ctl->as_json;
+    request.n_shapes = shapes.count;
+    request.shapes = shapes.list;
     exit_status = ctl_call(ctl, "sluice.v1.Admin/Plan", &request.base,
                            &sluice__v1__admin_reply__descriptor, (ProtobufCMessage **)&reply);
     if (exit_status != EXIT_DONE)

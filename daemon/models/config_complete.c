@@ -1,9 +1,10 @@
 /* A configuration meets its model: what it leaves out is filled in, what it says is compared.
  *
- * Without a configuration a model may batch if every input and output has an unknown first
+ * Without a max_batch_size a model may batch if every input and output has an unknown first
  * dimension; whether it really does is proven at load (proof.c).
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -287,12 +288,53 @@ static enum status check_inputs_complete(const Inference__ModelConfig *config,
 
 /* ---- deriving ---- */
 
-static bool all_have_open_first(const struct network_port *ports, size_t count)
+/* The first port without an open dimension in front; NULL: there is none. */
+static const struct network_port *find_closed(const struct network_port *ports, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         if (ports[i].shape.rank == 0 || ports[i].shape.dims[0] != SHAPE_UNKNOWN)
-            return false;
-    return count > 0;
+            return &ports[i];
+    return NULL;
+}
+
+/* Whether the configuration spells out the shape of a port, the batch in it. */
+static bool spells_batch(Inference__ModelConfig *config, const struct side *side)
+{
+    for (size_t i = 0; i < *side->count; i++) {
+        struct port port = side->port(config, i);
+        const struct network_port *real = find_port(side->real, side->real_count, *port.name);
+
+        if (real != NULL && *port.dims_count > 0 && *port.dims_count == real->shape.rank)
+            return true;
+    }
+    return false;
+}
+
+static bool warm_up_spells_batch(const Inference__ModelConfig *config, const struct side *inputs)
+{
+    for (size_t i = 0; i < config->n_model_warmup; i++)
+        for (size_t k = 0; k < config->model_warmup[i]->n_inputs; k++) {
+            const Inference__ModelWarmup__InputsEntry *entry = config->model_warmup[i]->inputs[k];
+            const struct network_port *real =
+                find_port(inputs->real, inputs->real_count, entry->key);
+
+            if (real != NULL && entry->value != NULL && entry->value->n_dims == real->shape.rank)
+                return true;
+        }
+    return false;
+}
+
+/* Those that are preferred must be possible. */
+static int32_t derived_rows(const Inference__ModelConfig *config)
+{
+    int32_t rows = DERIVED_MAX_BATCH_SIZE;
+
+    for (size_t i = 0; model_config_asks_for_batching(config) &&
+                       i < config->dynamic_batching->n_preferred_batch_size;
+         i++)
+        if (config->dynamic_batching->preferred_batch_size[i] > rows)
+            rows = config->dynamic_batching->preferred_batch_size[i];
+    return rows < MAX_BATCH_SIZE ? rows : MAX_BATCH_SIZE;
 }
 
 static enum status derive_batching(Inference__ModelConfig *config, const struct side *inputs,
@@ -302,14 +344,41 @@ static enum status derive_batching(Inference__ModelConfig *config, const struct 
         &inference__model_config__descriptor, "dynamic_batching");
     ProtobufCMessage *batching;
 
-    if (!all_have_open_first(inputs->real, inputs->real_count) ||
-        !all_have_open_first(outputs->real, outputs->real_count))
+    if (inputs->real_count == 0 || outputs->real_count == 0 ||
+        find_closed(inputs->real, inputs->real_count) != NULL ||
+        find_closed(outputs->real, outputs->real_count) != NULL || spells_batch(config, inputs) ||
+        spells_batch(config, outputs) || warm_up_spells_batch(config, inputs))
+        return STATUS_OK;
+    config->max_batch_size = derived_rows(config);
+    if (model_config_asks_for_batching(config))
         return STATUS_OK;
     batching = message_create(field->descriptor);
     if (batching == NULL)
         return STATUS_NO_MEMORY;
-    config->max_batch_size = DERIVED_MAX_BATCH_SIZE;
     return message_put(&config->base, field, (union message_value){.message = batching});
+}
+
+void model_config_explain_no_batch(const Inference__ModelConfig *config, bool batch_given,
+                                   const struct network *network, char *text, size_t room)
+{
+    const struct network_port *in, *out, *closed;
+    size_t inputs = network_inputs(network, &in), outputs = network_outputs(network, &out);
+
+    if (batch_given) {
+        (void)snprintf(text, room, "its configuration says max_batch_size: %" PRId32,
+                       config->max_batch_size);
+        return;
+    }
+    closed = find_closed(out, outputs);
+    if (inputs == 0 || outputs == 0 || find_closed(in, inputs) != NULL)
+        (void)snprintf(text, room, "the model has no batch dimension");
+    else if (closed != NULL)
+        (void)snprintf(text, room, "the first dimension of output '%.60s' is not open",
+                       closed->name);
+    else
+        (void)snprintf(text, room,
+                       "its configuration gives shapes with the batch in them, and no "
+                       "max_batch_size");
 }
 
 static struct side side_of(Inference__ModelConfig *config, const struct network *network,
@@ -324,7 +393,7 @@ static struct side side_of(Inference__ModelConfig *config, const struct network 
     return side;
 }
 
-static enum status complete(Inference__ModelConfig *config, bool given, const char *model,
+static enum status complete(Inference__ModelConfig *config, bool batch_given, const char *model,
                             const struct network *network, struct error *err)
 {
     struct side inputs = side_of(config, network, true);
@@ -336,17 +405,18 @@ static enum status complete(Inference__ModelConfig *config, bool given, const ch
         TRY(set_name(&config->platform, "onnx_onnxv1"));
     if (config->backend[0] == '\0')
         TRY(set_name(&config->backend, "sluice"));
-    if (!given)
+    if (!batch_given)
         TRY(derive_batching(config, &inputs, &outputs));
     TRY(match_side(config, &inputs, model, err));
     TRY(match_side(config, &outputs, model, err));
     return check_inputs_complete(config, &inputs, model, err);
 }
 
-enum status model_config_complete(Inference__ModelConfig *config, bool given, const char *model,
-                                  const struct network *network, struct error *err)
+enum status model_config_complete(Inference__ModelConfig *config, bool batch_given,
+                                  const char *model, const struct network *network,
+                                  struct error *err)
 {
-    enum status status = complete(config, given, model, network, err);
+    enum status status = complete(config, batch_given, model, network, err);
 
     if (status == STATUS_NO_MEMORY)
         return error_set(err, status, "model '%s': no memory for its configuration", model);
@@ -371,7 +441,8 @@ enum status model_config_drop_batch(Inference__ModelConfig *config, const struct
     struct side outputs = side_of(config, network, false);
 
     config->max_batch_size = 0;
-    if (model_config_asks_for_batching(config)) {
+    if (model_config_asks_for_batching(config) &&
+        protobuf_c_message_get_packed_size(&config->dynamic_batching->base) == 0) {
         message_destroy(&config->dynamic_batching->base);
         config->dynamic_batching = NULL;
         config->scheduling_choice_case = INFERENCE__MODEL_CONFIG__SCHEDULING_CHOICE__NOT_SET;

@@ -56,7 +56,7 @@ static enum status read_file(const char *path, char **out_text, size_t *out_size
     return STATUS_OK;
 }
 
-static enum status read_text(const char *folder, ProtobufCMessage **out_message, struct error *err)
+static enum status read_text(const char *folder, ProtobufCMessage *message, struct error *err)
 {
     char path[4096], *text = NULL;
     enum status status;
@@ -65,8 +65,7 @@ static enum status read_text(const char *folder, ProtobufCMessage **out_message,
     if ((size_t)snprintf(path, sizeof(path), "%s/config.pbtxt", folder) >= sizeof(path))
         return error_set(err, STATUS_INVALID, "the path of config.pbtxt is too long");
     TRY(read_file(path, &text, &size, err));
-    status =
-        text_format_read(&inference__model_config__descriptor, text, size, path, out_message, err);
+    status = text_format_fill(message, text, size, path, err);
     free(text);
     return status;
 }
@@ -138,7 +137,7 @@ static enum status check_preferred(const Inference__ModelConfig *config, const c
     for (size_t i = 0; i < batching->n_preferred_batch_size; i++) {
         int32_t size = batching->preferred_batch_size[i];
 
-        if (size < 1 || size > config->max_batch_size)
+        if (size < 1 || (config->max_batch_size > 0 && size > config->max_batch_size))
             return error_set(err, STATUS_INVALID,
                              "model '%s': preferred_batch_size %" PRId32
                              " is outside 1 to max_batch_size %" PRId32,
@@ -162,8 +161,6 @@ static enum status check_batching(const Inference__ModelConfig *config, const ch
                          "model '%s': priority_levels is %" PRIu64
                          " but default_priority_level is not set",
                          model, config->dynamic_batching->priority_levels);
-    if (config->max_batch_size == 0)
-        return STATUS_OK; /* its queue policies hold all the same */
     return check_preferred(config, model, err);
 }
 
@@ -204,35 +201,43 @@ static enum status check_alone(const Inference__ModelConfig *config, const char 
     return model_config_check_fields(config, model, err);
 }
 
-enum status model_config_read(const char *folder, const char *model, const char *json,
-                              Inference__ModelConfig **out_config, bool *out_given,
-                              struct error *err)
+static enum status read_into(Inference__ModelConfig *config, const char *folder, const char *model,
+                             const char *json, bool *out_batch_given, struct error *err)
 {
-    ProtobufCMessage *message = NULL;
     enum status status;
-    bool given = true;
 
+    /* proto3 cannot tell what is 0 from what is not there, but its texts can. */
+    config->max_batch_size = INT32_MIN;
     if (json != NULL) {
-        status = json_format_read_text(&inference__model_config__descriptor, json, &message, err);
+        status = json_format_fill_text(&config->base, json, err);
         if (status != STATUS_OK)
             return error_prefix(err, status, "model '%s': config override", model);
     } else {
-        status = read_text(folder, &message, err);
-        if (status == STATUS_NOT_FOUND) {
-            given = false;
-            message = message_create(&inference__model_config__descriptor);
-            status = message == NULL
-                         ? error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", model)
-                         : STATUS_OK;
-        }
-        TRY(status);
+        status = read_text(folder, &config->base, err);
+        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
+            return status;
     }
-    status = check_alone((Inference__ModelConfig *)message, model, err);
+    *out_batch_given = config->max_batch_size != INT32_MIN;
+    if (!*out_batch_given)
+        config->max_batch_size = 0;
+    return check_alone(config, model, err);
+}
+
+enum status model_config_read(const char *folder, const char *model, const char *json,
+                              Inference__ModelConfig **out_config, bool *out_batch_given,
+                              struct error *err)
+{
+    ProtobufCMessage *message = message_create(&inference__model_config__descriptor);
+    enum status status;
+
+    if (message == NULL)
+        return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", model);
+    status =
+        read_into((Inference__ModelConfig *)message, folder, model, json, out_batch_given, err);
     if (status != STATUS_OK) {
         message_destroy(message);
         return status;
     }
     *out_config = (Inference__ModelConfig *)message;
-    *out_given = given;
     return STATUS_OK;
 }

@@ -368,50 +368,87 @@ static enum status read_field(ProtobufCMessage *message, const char *name, const
     return put_value(message, field, json, depth, err);
 }
 
+static enum status read_members(ProtobufCMessage *message, const json_t *json, unsigned depth,
+                                struct error *err)
+{
+    const char *name;
+    json_t *value;
+
+    json_object_foreach((json_t *)(uintptr_t)json, name, value)
+        TRY(read_field(message, name, value, depth, err));
+    return STATUS_OK;
+}
+
 static enum status read_message(const ProtobufCMessageDescriptor *type, const json_t *json,
                                 unsigned depth, ProtobufCMessage **out_message, struct error *err)
 {
     ProtobufCMessage *message;
-    const char *name;
-    json_t *value;
+    enum status status;
 
     if (depth > MAX_DEPTH)
         return error_set(err, STATUS_INVALID, "objects are nested more than %d deep", MAX_DEPTH);
     message = message_create(type);
     if (message == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for %s", type->short_name);
-    json_object_foreach((json_t *)(uintptr_t)json, name, value)
-    {
-        enum status status = read_field(message, name, value, depth, err);
-
-        if (status != STATUS_OK) {
-            message_destroy(message);
-            return status;
-        }
+    status = read_members(message, json, depth, err);
+    if (status != STATUS_OK) {
+        message_destroy(message);
+        return status;
     }
     *out_message = message;
     return STATUS_OK;
 }
 
+static enum status check_object(const ProtobufCMessageDescriptor *type, const json_t *json,
+                                struct error *err)
+{
+    if (json_is_object(json))
+        return STATUS_OK;
+    return error_set(err, STATUS_INVALID, "%s is %s, an object belongs there", type->short_name,
+                     kind_of(json));
+}
+
 enum status json_format_read(const ProtobufCMessageDescriptor *type, const json_t *json,
                              ProtobufCMessage **out_message, struct error *err)
 {
-    if (!json_is_object(json))
-        return error_set(err, STATUS_INVALID, "%s is %s, an object belongs there", type->short_name,
-                         kind_of(json));
+    TRY(check_object(type, json, err));
     return read_message(type, json, 0, out_message, err);
+}
+
+/* NULL: the text is no JSON. */
+static json_t *load_text(const char *text, struct error *err)
+{
+    json_error_t error;
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+
+    if (json == NULL)
+        (void)error_set(err, STATUS_INVALID, "line %d, column %d: %s", error.line, error.column,
+                        error.text);
+    return json;
+}
+
+enum status json_format_fill_text(ProtobufCMessage *message, const char *text, struct error *err)
+{
+    json_t *json = load_text(text, err);
+    enum status status;
+
+    if (json == NULL)
+        return STATUS_INVALID;
+    status = check_object(message->descriptor, json, err);
+    if (status == STATUS_OK)
+        status = read_members(message, json, 0, err);
+    json_decref(json);
+    return status;
 }
 
 enum status json_format_read_text(const ProtobufCMessageDescriptor *type, const char *text,
                                   ProtobufCMessage **out_message, struct error *err)
 {
-    json_error_t error;
-    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, &error);
+    json_t *json = load_text(text, err);
     enum status status;
 
     if (json == NULL)
-        return error_set(err, STATUS_INVALID, "line %d, column %d: %s", error.line, error.column,
-                         error.text);
+        return STATUS_INVALID;
     status = json_format_read(type, json, out_message, err);
     json_decref(json);
     return status;

@@ -20,7 +20,11 @@ json_t *json_format_write(const ProtobufCMessage *message);
  * caller's: message_destroy(). */
 MUST_CHECK enum status json_format_read(const ProtobufCMessageDescriptor *type, const json_t *json,
                                         ProtobufCMessage **out_message, struct error *err);
-/* The same out of text. */
+/* Sets in the message what the text says; all else stays as it is.  A failure leaves it half
+ * filled. */
+MUST_CHECK enum status json_format_fill_text(ProtobufCMessage *message, const char *text,
+                                             struct error *err);
+/* As json_format_read(), out of text. */
 MUST_CHECK enum status json_format_read_text(const ProtobufCMessageDescriptor *type,
                                              const char *text, ProtobufCMessage **out_message,
                                              struct error *err);

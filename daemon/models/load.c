@@ -1,4 +1,6 @@
 /* Loading one version: file -> graph -> network -> configuration -> proof -> warm-up -> queue. */
+#define LOG_COMPONENT "models"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +13,7 @@
 #include "models/model.h"
 #include "models/trial.h"
 #include "models/warmup.h"
+#include "observe/log.h"
 #include "onnx/reader.h"
 
 static enum status check_given_up(const struct load_context *context, struct error *err)
@@ -86,14 +89,32 @@ static enum status load_network(const struct load_context *context, struct model
     return STATUS_OK;
 }
 
+/* The device is the daemon's to choose. */
+static void warn_of_kinds(const struct load_context *context)
+{
+    bool is_cpu = strcmp(context->device->ops->name, "cpu") == 0;
+
+    for (size_t i = 0; i < context->config->n_instance_group; i++) {
+        Inference__ModelInstanceGroup__Kind kind = context->config->instance_group[i]->kind;
+
+        if (kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_GPU   ? is_cpu
+            : kind == INFERENCE__MODEL_INSTANCE_GROUP__KIND__KIND_CPU ? !is_cpu
+                                                                      : false)
+            log_warn("model '%s': instance_group kind %s has no effect, the model runs on the "
+                     "device '%s', ignoring",
+                     context->name, is_cpu ? "KIND_GPU" : "KIND_CPU", context->device->ops->name);
+    }
+}
+
 static enum status load_config(const struct load_context *context, struct model *model,
                                struct error *err)
 {
+    warn_of_kinds(context);
     model->config = model_config_copy(context->config);
     if (model->config == NULL)
         return error_set(err, STATUS_NO_MEMORY, "model '%s': no memory", context->name);
-    return model_config_complete(model->config, context->config_given, context->name,
-                                 model->network, err);
+    return model_config_complete(model->config, context->batch_given, context->name, model->network,
+                                 err);
 }
 
 /* Runs the model and decides about batching, or leaves the proof to whoever has the model then. */
@@ -134,7 +155,7 @@ static enum status try_model(const struct load_context *context, struct model *m
 static enum status settle_batching(const struct load_context *context, struct model *model,
                                    bool batching, struct error *err)
 {
-    if (batching || model->trial != NULL || context->config_given ||
+    if (batching || model->trial != NULL || context->batch_given ||
         model->config->max_batch_size == 0)
         return STATUS_OK;
     TRY(model_config_drop_batch(model->config, model->network, err));

@@ -269,13 +269,13 @@ static enum status load_versions(struct repository *repository, struct entry *en
 
 static enum status load_with_config(struct repository *repository, struct entry *entry,
                                     const char *folder, const Inference__ModelConfig *config,
-                                    bool given, enum load_manner manner, struct error *err)
+                                    bool batch_given, enum load_manner manner, struct error *err)
 {
     struct load_context context = {
         .folder = folder,
         .name = entry->name,
         .config = config,
-        .config_given = given,
+        .batch_given = batch_given,
         .device = repository->config.device,
         .ledger = repository->config.ledger,
         .batcher = repository->config.batcher,
@@ -329,17 +329,17 @@ static enum status load_entry(struct repository *repository, struct entry *entry
     Inference__ModelConfig *config;
     char folder[PATH_ROOM];
     enum status status;
-    bool given;
+    bool batch_given;
 
     if (!model_path(repository, entry->name, folder))
         return error_set(err, STATUS_INVALID, "model '%s': its path is too long", entry->name);
     entry->loaded_signature = entry->seen_signature = folder_signature(folder);
-    status = model_config_read(folder, entry->name, config_json, &config, &given, err);
+    status = model_config_read(folder, entry->name, config_json, &config, &batch_given, err);
     if (status != STATUS_OK) {
         note_refusal(repository, entry, err);
         return status;
     }
-    status = load_with_config(repository, entry, folder, config, given, manner, err);
+    status = load_with_config(repository, entry, folder, config, batch_given, manner, err);
     model_config_destroy(config);
     return status;
 }

@@ -56,7 +56,7 @@ struct load_context {
     const char *name;
     int64_t version;
     const Inference__ModelConfig *config; /* as read */
-    bool config_given;
+    bool batch_given;                     /* it sets max_batch_size */
     struct device *device;
     struct ledger *ledger;
     struct batcher *batcher;

@@ -13,26 +13,30 @@
 #include "engine/engine.h"
 #include "proto/model_config.pb-c.h"
 
-/* Rows for a model without a configuration whose file allows batches. */
+/* Rows for a model whose file allows batches and whose configuration gives no max_batch_size. */
 enum { DERIVED_MAX_BATCH_SIZE = 32 };
 /* The largest max_batch_size that a configuration may ask for. */
 enum { MAX_BATCH_SIZE = 1 << 20 };
 
-/* Reads FOLDER/config.pbtxt, or `json` when it is not NULL.  Neither: an empty configuration with
- * *out_given false.  Checks it by itself: fields, policies, names.  The caller destroys it. */
+/* Reads FOLDER/config.pbtxt, or `json` when it is not NULL.  Neither: an empty configuration.
+ * *out_batch_given: it sets max_batch_size, be it to 0.  Checks it by itself: fields, policies,
+ * names.  The caller destroys it. */
 MUST_CHECK enum status model_config_read(const char *folder, const char *model, const char *json,
-                                         Inference__ModelConfig **out_config, bool *out_given,
+                                         Inference__ModelConfig **out_config, bool *out_batch_given,
                                          struct error *err);
 void model_config_destroy(Inference__ModelConfig *config); /* NULL is fine */
 Inference__ModelConfig *model_config_copy(const Inference__ModelConfig *config);
 
 /* Completes the configuration from the network and checks the two against each other.
- * `given`: there was one; without, max_batch_size and dynamic_batching are derived. */
-MUST_CHECK enum status model_config_complete(Inference__ModelConfig *config, bool given,
+ * Without `batch_given` max_batch_size and dynamic_batching are derived. */
+MUST_CHECK enum status model_config_complete(Inference__ModelConfig *config, bool batch_given,
                                              const char *model, const struct network *network,
                                              struct error *err);
+/* Why a completed configuration has no batch dimension. */
+void model_config_explain_no_batch(const Inference__ModelConfig *config, bool batch_given,
+                                   const struct network *network, char *text, size_t room);
 /* Takes batching out of a derived configuration that did not prove it: dims get their first one
- * back. */
+ * back.  What dynamic_batching says of queues stays. */
 MUST_CHECK enum status model_config_drop_batch(Inference__ModelConfig *config,
                                                const struct network *network, struct error *err);
 

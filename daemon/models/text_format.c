@@ -564,19 +564,25 @@ static enum status read_fields(struct reader *reader, ProtobufCMessage *message,
     }
 }
 
-enum status text_format_read(const ProtobufCMessageDescriptor *type, const char *text, size_t size,
-                             const char *file, ProtobufCMessage **out_message, struct error *err)
+enum status text_format_fill(ProtobufCMessage *message, const char *text, size_t size,
+                             const char *file, struct error *err)
 {
     struct reader reader = {
         .at = text, .end = text + size, .line_start = text, .line = 1, .file = file, .err = err};
+
+    TRY(next_token(&reader));
+    return read_fields(&reader, message, '\0');
+}
+
+enum status text_format_read(const ProtobufCMessageDescriptor *type, const char *text, size_t size,
+                             const char *file, ProtobufCMessage **out_message, struct error *err)
+{
     ProtobufCMessage *message = message_create(type);
     enum status status;
 
     if (message == NULL)
         return error_set(err, STATUS_NO_MEMORY, "%s: no memory", file);
-    status = next_token(&reader);
-    if (status == STATUS_OK)
-        status = read_fields(&reader, message, '\0');
+    status = text_format_fill(message, text, size, file, err);
     if (status != STATUS_OK) {
         message_destroy(message);
         return status;

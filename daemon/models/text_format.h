@@ -14,7 +14,11 @@
 
 #include "base/error.h"
 
-/* `text` need not be terminated.  The message is the caller's: message_destroy(). */
+/* Sets in the message what the text says; all else stays as it is.  `text` need not be terminated.
+ * A failure leaves it half filled. */
+MUST_CHECK enum status text_format_fill(ProtobufCMessage *message, const char *text, size_t size,
+                                        const char *file, struct error *err);
+/* The same of an empty message, which is the caller's: message_destroy(). */
 MUST_CHECK enum status text_format_read(const ProtobufCMessageDescriptor *type, const char *text,
                                         size_t size, const char *file,
                                         ProtobufCMessage **out_message, struct error *err);

@@ -46,7 +46,7 @@ enum status trial_open(const struct load_context *context, struct model *model,
         return status;
     }
     trial->probe.give_up = context->give_up;
-    trial->is_derived = !context->config_given;
+    trial->is_derived = !context->batch_given;
     *out_trial = trial;
     return STATUS_OK;
 }
@@ -140,12 +140,25 @@ static void refuse_batching(const struct model *model, const char *reason, char 
              reason);
 }
 
+static void explain_no_batch(const struct load_context *context, const struct model *model,
+                             char *text, size_t room)
+{
+    char why[160];
+
+    model_config_explain_no_batch(model->config, context->batch_given, model->network, why,
+                                  sizeof(why));
+    (void)snprintf(text, room, "off: %s", why);
+    if (model_config_asks_for_batching(model->config))
+        log_warn("model '%s': field 'dynamic_batching' batches nothing (%s), ignoring", model->name,
+                 why);
+}
+
 bool trial_is_due(const struct load_context *context, const struct model *model, char *text,
                   size_t room, bool *out_batching)
 {
     *out_batching = false;
     if (model->config->max_batch_size == 0) {
-        (void)snprintf(text, room, "off: the model has no batch dimension");
+        explain_no_batch(context, model, text, room);
         return false;
     }
     if (!model_config_asks_for_batching(model->config)) {

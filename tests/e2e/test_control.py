@@ -88,6 +88,8 @@ class Control(Case):
         self.assertGreater(eight["peak_bytes"], one["peak_bytes"])
         self.assertRegex(self.table("plan", "magika"), "(?s)Conv.*MatMul")
         self.assertIn("nothing", self.ctl("plan", "nothing", expect=1))
+        self.assertEqual(self.ctl("plan", "magika", "--shape", "bytes=8x2048")["peak_bytes"],
+                         eight["peak_bytes"])
 
     def test_a_profile_measures_every_step_and_leaves_no_trace(self):
         self.ctl("load", "magika")
@@ -170,7 +172,7 @@ class Control(Case):
         self.assertEqual(self.run_ctl("health").returncode, 3)
 
     def test_a_bad_command_line_exits_with_2(self):
-        for words in ((), ("frobnicate",), ("unload",), ("plan", "magika", "--batch", "0"), ("drain", "later"),
+        for words in ((), ("frobnicate",), ("unload",), ("plan", "magika", "--batch", "0"), ("plan", "magika", "--shape", "bytes=8,2048"), ("drain", "later"),
                       ("status", "magika"), ("--timeout", "soon", "status"), ("--timeout", "-1", "status"),
                       ("bench", "magika", "-n", "-5"), ("bench", "magika", "-c", "2x")):
             self.assertEqual(self.run_ctl(*words).returncode, 2, words)

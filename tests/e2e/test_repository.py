@@ -211,6 +211,15 @@ class Explicit(Case):
         self.assertEqual(self.reserved(), before)
 
 
+    def test_what_a_configuration_asks_for_in_vain_is_warned_of_by_name(self):
+        self.write("m", config="max_batch_size: 0 dynamic_batching { } instance_group { kind: KIND_GPU }")
+        self.start("Models.Load=m")
+        harness.wait_for("ready", lambda: self.is_ready("m"))
+        self.assertIn("model 'm': field 'dynamic_batching' batches nothing (its configuration says max_batch_size: 0), "
+                      "ignoring", self.server.log())
+        self.assertIn("model 'm': instance_group kind KIND_GPU has no effect, the model runs on the device 'cpu', "
+                      "ignoring", self.server.log())
+
     def test_each_model_of_the_start_that_is_not_there_has_a_line(self):
         self.write("two")
         self.start("Models.Load=nope two foo")

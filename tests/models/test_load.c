@@ -20,7 +20,7 @@ static enum status load_once(void *arg)
     enum status status;
 
     status = model_config_read(context->folder, context->name, NULL, &config,
-                               &context->config_given, NULL);
+                               &context->batch_given, NULL);
     context->config = config;
     if (status == STATUS_OK)
         status = model_load(context, &loaded, NULL);
@@ -215,7 +215,7 @@ static void a_load_whose_file_is_changed_in_place_fails(void **state)
     write_model("m", 1, &graph);
     (void)snprintf(folder, sizeof(folder), "%s/m", bench.path);
     (void)snprintf(file, sizeof(file), "%s/1/model.onnx", folder);
-    assert_ok(model_config_read(folder, "m", NULL, &config, &context.config_given, &err));
+    assert_ok(model_config_read(folder, "m", NULL, &config, &context.batch_given, &err));
     context.config = config;
     assert_int_equal(model_load(&context, &loaded, &err), STATUS_PRECONDITION);
     assert_string_equal(err.text, "model 'm': its weights cannot be read again: the model's file "

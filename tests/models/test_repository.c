@@ -109,6 +109,57 @@ static void a_configuration_without_dynamic_batching_does_not_batch(void **state
     assert_string_equal(info.batching, "off: its configuration has no dynamic_batching");
 }
 
+static void assert_batching(const char *config, const char *expected, int64_t rows)
+{
+    struct message graph = adder(1);
+    struct model_info info = {0};
+    struct model *found;
+
+    write_model("add", 1, &graph);
+    write_text("add/config.pbtxt", config);
+    assert_ok(load("add", NULL));
+    assert_true(find_row("add", "1", &info));
+    if (strcmp(info.batching, expected) != 0)
+        fail_msg("'%s': batching %s, not %s", config, info.batching, expected);
+    assert_ok(repository_find(bench.repository, "add", "", &found, NULL));
+    assert_int_equal(model_max_batch_size(found), rows);
+    model_unref(found);
+}
+
+static void a_file_without_max_batch_size_batches_as_none_does(void **state)
+{
+    static const char *const configs[] = {
+        "",
+        "name: 'add'",
+        "parameters { key: 'sluice.pin' value { string_value: 'false' } }",
+        "optimization { }",
+        "dynamic_batching { }",
+        "input { name: 'x' data_type: TYPE_FP32 dims: 4 }",
+    };
+
+    (void)state;
+    open_repository();
+    for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++)
+        assert_batching(configs[i], "on", 32);
+    assert_batching("dynamic_batching { preferred_batch_size: 48 }", "on", 48);
+    assert_ok(load("add", "{\"maxBatchSize\": 0}"));
+    assert_ok(load("add", "{\"name\": \"add\"}"));
+    assert_batching("name: 'add'", "on", 32);
+}
+
+static void no_batching_has_a_true_reason(void **state)
+{
+    (void)state;
+    open_repository();
+    assert_batching("max_batch_size: 0", "off: its configuration says max_batch_size: 0", 0);
+    assert_batching("max_batch_size: 0 dynamic_batching { }",
+                    "off: its configuration says max_batch_size: 0", 0);
+    assert_batching("input { name: 'x' data_type: TYPE_FP32 dims: [ -1, 4 ] }",
+                    "off: its configuration gives shapes with the batch in them, and no "
+                    "max_batch_size",
+                    0);
+}
+
 static void a_failed_load_leaves_no_byte_and_its_reason(void **state)
 {
     struct message graph = multiplier();
@@ -666,6 +717,8 @@ int main(void)
         TEST(a_model_whose_graph_works_across_rows_is_served_one_by_one_whatever_rows_show),
         TEST(an_output_whose_first_dimension_is_not_the_batch_is_seen),
         TEST(a_configuration_without_dynamic_batching_does_not_batch),
+        TEST(a_file_without_max_batch_size_batches_as_none_does),
+        TEST(no_batching_has_a_true_reason),
         TEST(a_failed_load_leaves_no_byte_and_its_reason),
         TEST(lookups_fail_with_tritons_words),
         TEST(a_lookup_of_a_model_that_loads_says_so),

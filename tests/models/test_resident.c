@@ -416,7 +416,7 @@ static void moves_survive_every_failed_allocation(void **state)
     struct load_context context = {.folder = folder,
                                    .name = "m",
                                    .version = 1,
-                                   .config_given = true,
+                                   .batch_given = true,
                                    .device = bench.device,
                                    .ledger = bench.ledger,
                                    .batcher = bench.batcher};
@@ -428,7 +428,7 @@ static void moves_survive_every_failed_allocation(void **state)
     open_repository();
     write_multiplier("m", "max_batch_size: 8");
     (void)snprintf(folder, sizeof(folder), "%s/m", bench.path);
-    assert_ok(model_config_read(folder, "m", NULL, &config, &context.config_given, &err));
+    assert_ok(model_config_read(folder, "m", NULL, &config, &context.batch_given, &err));
     context.config = config;
     assert_ok(model_load(&context, &mover.model, &err));
     resident_start(mover.model, bench.repository);

@@ -108,8 +108,9 @@ static enum status choose_shape(const struct call *call, const struct model_port
     }
     if (!shape_is_known(out_shape))
         return error_set(err, STATUS_INVALID,
-                         "input '%s' has the open shape %s: name its dimensions in `shapes`",
-                         port->name, shape_format(&port->shape, text));
+                         "input '%s' has the open shape %s: give it one, as in --shape "
+                         "%s=1x3x224x224 (`shapes` of the request)",
+                         port->name, shape_format(&port->shape, text), port->name);
     return STATUS_OK;
 }
 
