@@ -171,6 +171,7 @@ bool thread_start(pthread_t *thread, const char *name, void *(*run)(void *arg), 
     bool started;
 
     (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* a model's file that is cut is met where it is read */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     started = pthread_create(thread, NULL, run, arg) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/guard.h"
+
 static int64_t modified_ns(const struct stat *facts)
 {
     return (int64_t)facts->st_mtim.tv_sec * 1000000000 + facts->st_mtim.tv_nsec;
@@ -38,6 +40,7 @@ enum status file_map_fd(int fd, const char *path, struct file **out_file, struct
     file->mapped = true;
     file->modified_ns = modified_ns(&facts);
     file->data = (struct bytes){data == NULL ? "" : data, (size_t)facts.st_size};
+    file->guarded = data != NULL && guard_add(data, file->data.size, &file->guard) == STATUS_OK;
     file->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (file->fd < 0) {
         file_unref(file);
@@ -69,7 +72,7 @@ struct file *file_copy(struct bytes bytes)
     if (file == NULL)
         return NULL;
     atomic_init(&file->references, 1);
-    file->mapped = false;
+    file->mapped = file->guarded = false;
     file->fd = -1;
     file->data = (struct bytes){(const char *)(file + 1), bytes.size};
     if (bytes.size > 0)
@@ -89,6 +92,9 @@ void file_let_go(const struct file *file, struct bytes part)
 
 void file_unmap(struct file *file)
 {
+    if (file->guarded)
+        guard_remove(file->guard);
+    file->guarded = false;
     if (file->mapped && file->data.data != NULL && file->data.size > 0)
         (void)munmap((void *)(uintptr_t)file->data.data, file->data.size);
     if (file->mapped)

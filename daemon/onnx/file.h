@@ -1,7 +1,8 @@
 /* Bytes of a file, counted.  Mapped while it is read, and then read again by piece.
  *
  * Nothing of a model points into the mapping once it is loaded: who overwrites or cuts the file in
- * place would change its numbers or end the process (SIGBUS).  Reading again is refused then.
+ * place would change its numbers.  Reading again is refused then; what is read while the file is
+ * cut is zeros from there on, and file_check() says so.
  */
 #ifndef ONNX_FILE_H
 #define ONNX_FILE_H
@@ -15,6 +16,8 @@
 struct file {
     atomic_uint references;
     bool mapped; /* else malloc'ed behind this struct */
+    bool guarded;
+    unsigned guard; /* of the mapping, where it is guarded */
     int fd;      /* of a mapped one, its own; else -1 */
     int64_t modified_ns;
     struct bytes data; /* after file_unmap() only its size counts */

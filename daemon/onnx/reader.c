@@ -187,15 +187,16 @@ static int open_folder_of(const char *path)
 static enum status read_unchanged(struct file *file, int folder_fd, struct graph **out_graph,
                                   struct onnx_info *out_info, struct error *err)
 {
-    struct graph *graph;
+    struct graph *graph = NULL;
+    enum status status = read_file(file, folder_fd, &graph, out_info, err);
 
-    TRY(read_file(file, folder_fd, &graph, out_info, err));
     if (file_check(file) != STATUS_OK) {
         graph_destroy(graph);
         return error_set(err, STATUS_PRECONDITION, "the file was changed while it was read");
     }
-    *out_graph = graph;
-    return STATUS_OK;
+    if (status == STATUS_OK)
+        *out_graph = graph;
+    return status;
 }
 
 enum status onnx_read_file(const char *path, struct graph **out_graph, struct onnx_info *out_info,

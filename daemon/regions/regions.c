@@ -12,7 +12,7 @@
 #include "base/utf8.h"
 #include "device/device.h"
 #include "observe/log.h"
-#include "regions/guard.h"
+#include "base/guard.h"
 #include "regions/internal.h"
 
 struct regions {

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "regions/guard.h"
+#include "base/guard.h"
 #include "regions/internal.h"
 
 static uint64_t page_size(void)

@@ -172,7 +172,8 @@ class Control(Case):
         self.assertEqual(self.run_ctl("health").returncode, 3)
 
     def test_a_bad_command_line_exits_with_2(self):
-        for words in ((), ("frobnicate",), ("unload",), ("plan", "magika", "--batch", "0"), ("plan", "magika", "--shape", "bytes=8,2048"), ("drain", "later"),
+        for words in ((), ("frobnicate",), ("unload",), ("plan", "magika", "--batch", "0"),
+                      ("plan", "magika", "--shape", "bytes=8,2048"), ("drain", "later"),
                       ("status", "magika"), ("--timeout", "soon", "status"), ("--timeout", "-1", "status"),
                       ("bench", "magika", "-n", "-5"), ("bench", "magika", "-c", "2x")):
             self.assertEqual(self.run_ctl(*words).returncode, 2, words)

@@ -127,6 +127,26 @@ static void a_file_cut_in_place_is_refused_and_not_a_fault(void **state)
     (void)close(fd);
 }
 
+static void a_file_that_is_cut_while_it_is_read_ends_nothing(void **state)
+{
+    char path[] = "/tmp/sluice-file-XXXXXX";
+    int fd = mkstemp(path);
+    struct file *file;
+    struct error err;
+
+    (void)state;
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, FILE_BYTES), 0);
+    assert_ok(file_map_fd(fd, path, &file, &err));
+    assert_ok(file_check(file));
+    assert_int_equal(ftruncate(fd, 4096), 0);
+    assert_int_equal(sum(file->data), 0);
+    assert_int_equal(file_check(file), STATUS_PRECONDITION);
+    file_unref(file);
+    (void)close(fd);
+    (void)unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +154,7 @@ int main(void)
         cmocka_unit_test(bytes_come_back_while_the_file_is_as_it_was),
         cmocka_unit_test(a_file_overwritten_in_place_is_not_read_again),
         cmocka_unit_test(a_file_cut_in_place_is_refused_and_not_a_fault),
+        cmocka_unit_test(a_file_that_is_cut_while_it_is_read_ends_nothing),
         cmocka_unit_test(a_copy_has_no_pages_to_let_go),
     };
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "device/device.h"
-#include "regions/guard.h"
+#include "base/guard.h"
 #include "regions/regions.h"
 #include "support/fail_alloc.h"
 #include "support/unit.h"

@@ -5,10 +5,10 @@
  * broken.  Whoever was reading goes on with zeros, whoever was writing writes into nothing, and the
  * one who asks guard_is_whole() afterwards throws the result away.
  *
- * Threads: add and remove by one thread, when nobody uses the bytes; faults by any.
+ * Threads: add and remove by any, when nobody uses the bytes; faults by any.
  */
-#ifndef REGIONS_GUARD_H
-#define REGIONS_GUARD_H
+#ifndef BASE_GUARD_H
+#define BASE_GUARD_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
-#include "regions/guard.h"
+#include "base/guard.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -19,6 +20,7 @@ struct slot {
 static struct slot slots[GUARD_SLOTS];
 static atomic_uint used_slots; /* none behind these was ever taken */
 static struct sigaction former;
+static pthread_mutex_t adding = PTHREAD_MUTEX_INITIALIZER; /* never held while bytes are used */
 
 static struct slot *find(uintptr_t address)
 {
@@ -79,7 +81,7 @@ static bool install(void)
     return sigaction(SIGBUS, &action, NULL) == 0;
 }
 
-enum status guard_add(void *base, size_t bytes, unsigned *out_slot)
+static enum status add(void *base, size_t bytes, unsigned *out_slot)
 {
     unsigned count = atomic_load(&used_slots), i;
 
@@ -96,6 +98,16 @@ enum status guard_add(void *base, size_t bytes, unsigned *out_slot)
         atomic_store_explicit(&used_slots, count + 1, memory_order_release);
     *out_slot = i;
     return STATUS_OK;
+}
+
+enum status guard_add(void *base, size_t bytes, unsigned *out_slot)
+{
+    enum status status;
+
+    pthread_mutex_lock(&adding);
+    status = add(base, bytes, out_slot);
+    pthread_mutex_unlock(&adding);
+    return status;
 }
 
 bool guard_is_whole(unsigned slot)
