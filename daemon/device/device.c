@@ -42,6 +42,37 @@ static bool is_cuda(const char *name)
     return strcmp(name, "cuda") == 0 || strncmp(name, "cuda:", strlen("cuda:")) == 0;
 }
 
+enum status device_check_precision(const char *name, const char *precision, struct error *err)
+{
+    static const struct {
+        const char *name;
+        bool on_cpu, on_cuda;
+    } known[] = {{"default", true, true}, {"strict", true, true}, {"tf32", false, true},
+                 {"fp16", false, true},   {"bf16", false, true},  {"int8", false, false}};
+    bool on_cpu = strcmp(name, "cpu") == 0;
+    size_t i = 0;
+
+    if (precision == NULL || (!on_cpu && !is_cuda(name) && strcmp(name, "auto") != 0))
+        return STATUS_OK;
+    while (i < sizeof(known) / sizeof(known[0]) && strcmp(precision, known[i].name) != 0)
+        i++;
+    if (i == sizeof(known) / sizeof(known[0]))
+        return error_set(err, STATUS_INVALID,
+                         "precision '%s' is unknown; allowed are default, strict, tf32, fp16 and "
+                         "bf16",
+                         precision);
+    if (on_cpu && !known[i].on_cpu)
+        return error_set(err, STATUS_INVALID,
+                         "precision '%s' is not for the CPU; allowed are default and strict",
+                         precision);
+    if (!known[i].on_cuda)
+        return error_set(err, STATUS_UNSUPPORTED,
+                         "precision '%s' cannot be forced on a model: models that are quantised "
+                         "themselves run in it; allowed are default, strict, tf32, fp16 and bf16",
+                         precision);
+    return STATUS_OK;
+}
+
 /* A device linked in (tests do that), else a plug-in. */
 static enum status find_cuda(const struct device_ops **out_ops, struct error *err)
 {

@@ -25,6 +25,11 @@ struct device_config {
     const char *cache_folder; /* where what is compiled at run time is kept; NULL: nowhere */
 };
 
+/* Whether the device of this name may be given this precision, as far as that shows without opening
+ * it: "auto" has what the CPU or a CUDA device has.  NULL is "default". */
+MUST_CHECK enum status device_check_precision(const char *name, const char *precision,
+                                              struct error *err);
+
 /* The most that one lane does in a second, measured on it. */
 struct device_peaks {
     double flops;        /* multiplications and additions of 32-bit floats */

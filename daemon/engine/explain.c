@@ -42,18 +42,15 @@ const struct operand *step_result(const struct step *step)
     return NULL;
 }
 
-enum { NOTE_BYTES = 256 };
-
-/* What was noted when the plan was made, and what the kernel says now. */
-static const char *note_of(const struct step *step, char text[NOTE_BYTES])
+const char *step_note(const struct step *step, char text[STEP_NOTE_BYTES])
 {
-    size_t used = (size_t)snprintf(text, NOTE_BYTES, "%s", step->note);
+    size_t used = (size_t)snprintf(text, STEP_NOTE_BYTES, "%s", step->note);
 
-    if (step->kernel->describe == NULL || used + 2 >= NOTE_BYTES)
+    if (step->kernel->describe == NULL || used + 2 >= STEP_NOTE_BYTES)
         return text;
     if (used > 0)
-        used += (size_t)snprintf(text + used, NOTE_BYTES - used, "; ");
-    step->kernel->describe(step->state, text + used, NOTE_BYTES - used);
+        used += (size_t)snprintf(text + used, STEP_NOTE_BYTES - used, "; ");
+    step->kernel->describe(step->state, text + used, STEP_NOTE_BYTES - used);
     if (used > 0 && text[used] == '\0')
         text[used - 2] = '\0';
     return text;
@@ -116,7 +113,7 @@ void explain_json_step(const struct plan *plan, size_t index, double time_share,
 {
     const struct step *step = &plan->steps[index];
     const struct operand *out = step_result(step);
-    char note[NOTE_BYTES];
+    char note[STEP_NOTE_BYTES];
 
     fprintf(to, "%s\n{\"index\":%zu,\"name\":", index == 0 ? "" : ",", index);
     put_string(to, step->name);
@@ -125,7 +122,7 @@ void explain_json_step(const struct plan *plan, size_t index, double time_share,
     fputs(",\"kernel\":", to);
     put_string(to, step->kernel->name);
     fputs(",\"note\":", to);
-    put_string(to, note_of(step, note));
+    put_string(to, step_note(step, note));
     put_operands(to, "in_shapes", step->call.inputs, step->call.in);
     put_operands(to, "out_shapes", step->call.outputs, step->call.out);
     fprintf(to,
@@ -194,11 +191,11 @@ static void print_step(const struct plan *plan, size_t index, double work, FILE 
 {
     const struct step *step = &plan->steps[index];
     const struct operand *out = step_result(step);
-    char shape[SHAPE_TEXT_BYTES] = "-", share[16], note[NOTE_BYTES];
+    char shape[SHAPE_TEXT_BYTES] = "-", share[16], note[STEP_NOTE_BYTES];
 
     if (out != NULL)
         shape_format(&out->shape, shape);
-    (void)note_of(step, note);
+    (void)step_note(step, note);
     snprintf(share, sizeof(share), "~%.1f%%", 100 * work_share(step, work));
     fprintf(to, "%c%4zu %6s %-18s %-22s %-20s %-8s %-8s %12" PRIu64 " %12" PRId64 "  %s%s%s\n",
             index == plan->peak_step ? '*' : ' ', index, share, step->call.op->onnx.name,

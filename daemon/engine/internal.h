@@ -470,6 +470,9 @@ void explain_json_head(const struct plan *plan, FILE *to);
 void explain_json_step(const struct plan *plan, size_t index, double time_share, FILE *to);
 void explain_json_tail(const struct plan *plan, FILE *to);
 const struct operand *step_result(const struct step *step); /* the first output; NULL: none */
+enum { STEP_NOTE_BYTES = 256 };
+/* What was noted when the plan was made, and what the kernel says now. */
+const char *step_note(const struct step *step, char text[STEP_NOTE_BYTES]);
 uint64_t value_bytes(const struct making *making, const struct value *value);
 bool value_is_blockable(const struct making *making, const struct value *value);
 /* What such a value has instead of PLAIN: BLOCKED for floats, NHWC for bytes. */

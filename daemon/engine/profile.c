@@ -305,7 +305,7 @@ static void print_section(const struct profile *profile, const struct section *s
                           double all_ns, FILE *to)
 {
     const struct plan *plan = section->plan;
-    char text[SHAPE_TEXT_BYTES];
+    char text[SHAPE_TEXT_BYTES], note[STEP_NOTE_BYTES];
 
     for (size_t i = 0; i < plan->inputs; i++)
         fprintf(to, "input %s %s\n", plan->program->graph->in[i]->name,
@@ -317,12 +317,13 @@ static void print_section(const struct profile *profile, const struct section *s
         const struct step *step = &plan->steps[i];
         const struct operand *out = step_result(step);
 
+        (void)step_note(step, note);
         fprintf(to, "%5zu ", i);
         print_figures(&figures, profile->has_peaks, to);
         fprintf(to, "  %-18s %-18s %-20s %-8s %s%s%s\n", step->call.op->onnx.name,
                 step->kernel->name, out == NULL ? "-" : shape_format(&out->shape, text),
                 out == NULL ? "-" : layout_name(out->layout), step->name,
-                step->note[0] != '\0' ? "  " : "", step->note);
+                note[0] != '\0' ? "  " : "", note);
     }
 }
 

@@ -82,6 +82,18 @@ static struct marks_facts facts_of(const struct config *config, const struct bud
     return facts;
 }
 
+/* What a start would say, as far as it does not depend on the GPU's capability. */
+static enum status check_precision(const struct config *config, struct error *err)
+{
+    const char *device = config->device.device;
+    enum status status;
+
+    if (strcmp(device, "auto") == 0 && is_host_device(device))
+        device = "cpu";
+    status = device_check_precision(device, config->device.precision, err);
+    return status == STATUS_OK ? STATUS_OK : error_prefix(err, STATUS_INVALID, "Device.Precision");
+}
+
 enum status advice_check(const struct config *config, FILE *to, struct error *err)
 {
     struct budget budget = {.asked_bytes = config->memory.limit.bytes,
@@ -89,6 +101,7 @@ enum status advice_check(const struct config *config, FILE *to, struct error *er
     struct marks_facts facts;
     char largest[256];
 
+    TRY(check_precision(config, err));
     if (is_host_device(config->device.device))
         TRY(budget_compute(config, host_source(), host_source(), &budget, err));
     else

@@ -9,7 +9,8 @@
 #include "memory/ledger.h"
 #include "models/repository.h"
 
-/* For --check-config: what budget_compute() refuses, as far as it can be told without the device;
+/* For --check-config: what budget_compute() and the device refuse, as far as it can be told without
+ * the device;
  * warnings go to `to`, one a line.  No device is opened: "auto" and "cuda" are taken as unknown,
  * and only a Limit= in bytes is compared then. */
 MUST_CHECK enum status advice_check(const struct config *config, FILE *to, struct error *err);

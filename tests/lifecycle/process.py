@@ -343,6 +343,23 @@ class ProcessTest(unittest.TestCase):
             self.assertEqual(done.returncode, 78, device)
             self.assertIn("Memory.Headroom leaves nothing of the device's", done.stderr)
 
+    def test_check_config_refuses_a_precision_that_the_device_has_not(self):
+        no_driver = not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg")
+        refused = [("cpu", "tf32", "precision 'tf32' is not for the CPU"),
+                   ("cuda", "int8", "precision 'int8' cannot be forced on a model"),
+                   ("cuda:1", "int8", "precision 'int8' cannot be forced on a model")]
+        if no_driver:  # auto is the CPU then
+            refused.append(("auto", "fp16", "precision 'fp16' is not for the CPU"))
+        for device, precision, why in refused:
+            done = self.run_once("--check-config", "--set", f"Device.Device={device}", "--set",
+                                 f"Device.Precision={precision}")
+            self.assertEqual(done.returncode, 78, (device, precision))
+            self.assertIn(why, done.stderr)
+        for device, precision in (("cpu", "default"), ("cuda", "tf32"), ("cuda:0", "bf16")):
+            done = self.run_once("--check-config", "--set", f"Device.Device={device}", "--set",
+                                 f"Device.Precision={precision}")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""), (device, precision))
+
     def test_check_config_adds_up_the_host_s_memory(self):
         done = self.run_once("--check-config", "--set", "Memory.HostLimit=0.0001%")
         self.assertEqual(done.returncode, 78)

@@ -172,10 +172,7 @@ static enum status open_cpu(const struct device_config *config, struct device **
     struct cpu_device *cpu;
     enum cpu_isa isa;
 
-    if (strcmp(precision, "default") != 0 && strcmp(precision, "strict") != 0)
-        return error_set(err, STATUS_INVALID,
-                         "precision '%s' is not for the CPU; allowed are default and strict",
-                         precision);
+    TRY(device_check_precision("cpu", precision, err));
     TRY(choose_isa(&isa, err));
     cpu = calloc(1, sizeof(*cpu));
     if (cpu == NULL)

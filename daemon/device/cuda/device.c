@@ -109,6 +109,7 @@ static const struct precision {
 static enum status find_precision(const char *name, const struct precision **out_precision,
                                   struct error *err)
 {
+    TRY(device_check_precision("cuda", name, err));
     if (name == NULL)
         name = "strict";
     for (size_t i = 0; i < sizeof(precisions) / sizeof(precisions[0]); i++)
@@ -116,12 +117,7 @@ static enum status find_precision(const char *name, const struct precision **out
             *out_precision = &precisions[i];
             return STATUS_OK;
         }
-    if (strcmp(name, "int8") == 0)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "precision 'int8' cannot be forced on a model: models that are quantised "
-                         "themselves run in it; allowed are strict, tf32, fp16 and bf16");
-    return error_set(err, STATUS_INVALID,
-                     "precision '%s' is unknown; allowed are strict, tf32, fp16 and bf16", name);
+    return error_set(err, STATUS_INTERNAL, "precision '%s' is allowed, but not known", name);
 }
 
 static enum status set_precision(struct cuda_device *cuda, const struct precision *precision,

@@ -12,6 +12,7 @@ struct run_rig {
     struct lane_arena *io;
     struct network *network;
     struct plan *plan;
+    struct profile *profile; /* of runs; NULL: not measured */
 };
 
 /* x ─ MatMul ─ Add ─ Relu ─ MatMul ─ Softmax: all of it has kernels on the device. */
@@ -67,6 +68,7 @@ static inline void run_rig_open(struct run_rig *rig, const char *device, struct 
                                 &rig->io));
     rig->network = make_network(&rig->rig, graph);
     rig->plan = make_plan(rig->network, &shape);
+    rig->profile = NULL;
 }
 
 static inline void run_rig_close(struct run_rig *rig)
@@ -106,6 +108,7 @@ static inline enum status run_at(struct run_rig *rig, const float *in, float *ou
                       .in = &buffers[0],
                       .outputs = 1,
                       .out = &buffers[1],
+                      .profile = rig->profile,
                       .finish = fetch_output,
                       .finish_arg = &fetch};
     enum status status;

@@ -74,6 +74,43 @@ static void a_chain_is_recorded_anew_with_its_kernel_and_keeps_its_bits(void **s
     assert_nothing_left();
 }
 
+static bool profile_says(const struct profile *profile, const char *words, bool as_json)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    bool says;
+
+    profile_write(profile, file, as_json);
+    fclose(file);
+    says = strstr(text, words) != NULL;
+    free(text);
+    return says;
+}
+
+static void a_profile_says_which_kernel_a_chain_has_by_now(void **state)
+{
+    float in[ROWS * WIDTH], out[ROWS * WIDTH];
+    struct run_rig rig;
+
+    (void)state;
+    sim_nvrtc_hold(true);
+    run_rig_open(&rig, "cuda", make_chain());
+    fill_input(in, 0);
+    sim_nvrtc_await_held();
+    rig.profile = profile_create();
+    assert_non_null(rig.profile);
+    assert_ok(run_at(&rig, in, out, ROWS * WIDTH, 0, NULL));
+    assert_true(profile_says(rig.profile, "interpreter, until nvrtc has made it", false));
+    sim_nvrtc_hold(false);
+    await_kernel(rig.rig.device);
+    for (unsigned as_json = 0; as_json < 2; as_json++)
+        assert_true(profile_says(rig.profile, "sm_90 by nvrtc", as_json != 0));
+    profile_destroy(rig.profile);
+    run_rig_close(&rig);
+    assert_nothing_left();
+}
+
 static void a_device_closes_while_a_kernel_is_compiled(void **state)
 {
     struct run_rig rig;
@@ -95,6 +132,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_chain_is_recorded_anew_with_its_kernel_and_keeps_its_bits,
                                clean_slate),
+        cmocka_unit_test_setup(a_profile_says_which_kernel_a_chain_has_by_now, clean_slate),
         cmocka_unit_test_setup(a_device_closes_while_a_kernel_is_compiled, clean_slate),
     };
 
