@@ -109,6 +109,7 @@ struct device {
     bool fuses_chains;     /* wants element-wise operators in a row as one step (ops/chain.h) */
     bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
+    bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;

@@ -355,7 +355,8 @@ static enum status make(struct making *making, const struct shape *shapes,
                                          .fuses_chains = making->network->device->fuses_chains,
                                          .fuses_attention =
                                              making->network->device->fuses_attention,
-                                         .fuses_preludes = making->network->device->fuses_preludes};
+                                         .fuses_preludes = making->network->device->fuses_preludes,
+                                         .fuses_narrow = making->network->device->fuses_narrow};
     struct plan *plan = making->plan;
 
     TRY(set_inputs(making, shapes, values, err));

@@ -24,6 +24,7 @@ struct pass_context {
     bool fuses_chains;     /* the device takes element-wise operators in a row as one step */
     bool fuses_attention;  /* … and the products, masks and Softmax of attention */
     bool fuses_preludes;   /* … a BatchNormalization before a convolution as part of it */
+    bool fuses_narrow;     /* … what follows a product or convolution in 16-bit types, too */
 };
 
 enum pass_stage { PASS_MODEL, PASS_PLAN };

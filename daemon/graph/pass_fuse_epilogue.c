@@ -5,7 +5,8 @@
  *
  * Also where a Squeeze or Reshape lies between the two.  Walks the nodes in order; each takes in
  * what follows it as long as nothing else uses the value in between.  Of two convolutions that are
- * added, the later one takes the earlier one's result.
+ * added, the later one takes the earlier one's result.  In 16-bit types only on devices whose
+ * kernels take it: what was rounded in between is not any more.
  */
 #include "graph/fusion.h"
 #include "graph/match.h"
@@ -185,18 +186,23 @@ static bool fuse_next(struct graph *graph, struct node *node, enum status *out_s
     return true;
 }
 
+static bool takes_type(const struct pass_context *context, enum dtype dtype)
+{
+    return dtype == DTYPE_FLOAT ||
+           (context->fuses_narrow && (dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16));
+}
+
 static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)
 {
     struct list *link = graph->nodes.next;
 
-    (void)context;
     while (link != &graph->nodes) {
         struct node *node = CONTAINER_OF(link, struct node, link);
         enum status status = STATUS_OK;
 
         link = link->next;
-        if (node_epilogue(node) == NULL || node->out[0] == NULL ||
-            node->out[0]->dtype != DTYPE_FLOAT || node->out[0]->is_output)
+        if (node_epilogue(node) == NULL || node->out[0] == NULL || node->out[0]->is_output ||
+            !takes_type(context, node->out[0]->dtype))
             continue;
         while (fuse_next(graph, node, &status) && status == STATUS_OK) {
             link = node->link.next;

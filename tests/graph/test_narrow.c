@@ -55,6 +55,27 @@ static void a_product_computes_between_two_casts(void **state)
     graph_destroy(graph);
 }
 
+static void an_activation_is_taken_in_where_the_device_does_so_in_16_bits(void **state)
+{
+    (void)state;
+    for (unsigned wanted = 0; wanted < 2; wanted++) {
+        const struct pass_context context = {.fuses_narrow = wanted != 0};
+        struct graph *graph = graph_create();
+        struct value *x = rows(graph);
+        struct value *h = make(graph, "MatMul", x, weights(graph, 1, 2), NULL);
+
+        h = make(graph, "Relu", h, NULL, NULL);
+        make_borders(graph, x, make(graph, "MatMul", h, weights(graph, 1, 2), NULL));
+        narrow(graph, DTYPE_BFLOAT16);
+        assert_int_equal(count_ops(graph, "Relu"), 1);
+        assert_ok(pass_fuse_epilogue.run(graph, &context, NULL));
+        assert_valid(graph);
+        assert_int_equal(count_ops(graph, "Relu"), wanted ? 0 : 1);
+        assert_int_equal(find_op(graph, "MatMul")->out[0]->dtype, DTYPE_BFLOAT16);
+        graph_destroy(graph);
+    }
+}
+
 static void narrowed_weights_come_back_after_they_left_memory(void **state)
 {
     struct graph *graph = graph_create();
@@ -250,6 +271,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_computes_between_two_casts),
+        cmocka_unit_test(an_activation_is_taken_in_where_the_device_does_so_in_16_bits),
         cmocka_unit_test(narrowed_weights_come_back_after_they_left_memory),
         cmocka_unit_test(a_weight_that_two_products_share_is_narrowed_once),
         cmocka_unit_test(what_lies_between_two_products_follows),

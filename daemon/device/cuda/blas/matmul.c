@@ -135,10 +135,11 @@ static const char *refuses(const struct kernel_call *call)
 /* The activation over the result, in place. */
 static bool fill_after(struct matmul_state *state, const struct kernel_call *call)
 {
-    const struct epilogue *epilogue = epilogue_of(call);
+    struct epilogue epilogue = *epilogue_of(call);
 
-    if (!epilogue_program_make(&state->after, needs_after(epilogue) ? epilogue->act : ACT_NONE,
-                               (double)epilogue->a, (double)epilogue->b, call->out[0], NULL, NULL))
+    if (!needs_after(&epilogue))
+        epilogue.act = ACT_NONE;
+    if (!epilogue_program_make(&state->after, &epilogue, call->out[0], NULL, NULL))
         return false;
     epilogue_program_fuse(&state->after, call->device);
     return true;

@@ -1,7 +1,8 @@
 /* Conv and ConvTranspose through cuDNN.
  *
- * A convolution takes residual, bias and ReLU along; what else is fused to it, and everything
- * behind a transposed one, is a pointwise program over the result.  In channels-last the weights
+ * A convolution takes residual, bias and ReLU along; what else is fused to it (another activation,
+ * a residual behind it), and everything behind a transposed one, is a pointwise program over the
+ * result.  In channels-last the weights
  * are packed to channels last, too.  A second plan stands ready for addresses that are aligned to
  * elements only (views into other tensors).
  */
@@ -27,6 +28,12 @@ static const struct epilogue *epilogue_of(const struct kernel_call *call)
     const struct conv_transpose_attrs *turned = call->attrs;
 
     return call->op == &op_conv_transpose ? &turned->epilogue : &conv->epilogue;
+}
+
+/* Whether the residual comes behind an activation: it is added by the program then. */
+static bool is_behind(const struct epilogue *epilogue)
+{
+    return epilogue->has_residual && epilogue->residual_after && epilogue->act != ACT_NONE;
 }
 
 /* ---- from the operator to the graph ---- */
@@ -57,9 +64,7 @@ static const char *describe(const struct kernel_call *call, struct dnn_graph *gr
         return "sizes that cuDNN counts in another way";
     if (w->constant == NULL && w->layout != x->layout)
         return "computed weights in another layout";
-    if (epilogue->has_residual && epilogue->residual_after && epilogue->act != ACT_NONE)
-        return "a residual behind the activation";
-    graph->has_z = !transposed && epilogue->has_residual;
+    graph->has_z = !transposed && epilogue->has_residual && !is_behind(epilogue);
     graph->relu = !transposed && epilogue->act == ACT_RELU;
     return NULL;
 }
@@ -145,18 +150,19 @@ static enum status share_zeros(struct kernel_prepare *prepare, const struct dnn_
 
 static bool fill_after(struct conv_state *state, const struct kernel_call *call)
 {
-    const struct epilogue *epilogue = epilogue_of(call);
+    struct epilogue epilogue = *epilogue_of(call);
     const struct operand *out = call->out[0], *bias = call_input(call, CONV_BIAS);
     bool transposed = call->op == &op_conv_transpose;
-    bool done = !transposed && epilogue->act == ACT_RELU;
+    bool adds = epilogue.has_residual && (transposed || is_behind(&epilogue));
     struct operand row = {.dtype = out->dtype, .shape = out->shape};
 
     for (size_t i = 0; i < row.shape.rank; i++)
         row.shape.dims[i] = i == 1 ? out->shape.dims[1] : 1;
-    if (!epilogue_program_make(&state->after, done ? ACT_NONE : epilogue->act, (double)epilogue->a,
-                               (double)epilogue->b, out, transposed && bias != NULL ? &row : NULL,
-                               transposed && epilogue->has_residual ? call->in[CONV_RESIDUAL]
-                                                                    : NULL))
+    if (!transposed && epilogue.act == ACT_RELU)
+        epilogue.act = ACT_NONE; /* done by the library */
+    if (!epilogue_program_make(&state->after, &epilogue, out,
+                               transposed && bias != NULL ? &row : NULL,
+                               adds ? call->in[CONV_RESIDUAL] : NULL))
         return false;
     epilogue_program_fuse(&state->after, call->device);
     return true;
@@ -234,12 +240,13 @@ static enum status run(const void *prepared, const struct kernel_call *call,
 {
     const struct conv_state *state = prepared;
     const void *bias = run_input(call, run, CONV_BIAS);
-    const void *residual =
-        epilogue_of(call)->has_residual ? run_input(call, run, CONV_RESIDUAL) : NULL;
+    const struct epilogue *epilogue = epilogue_of(call);
+    const void *residual = epilogue->has_residual ? run_input(call, run, CONV_RESIDUAL) : NULL;
     bool transposed = call->op == &op_conv_transpose;
+    bool adds = transposed || is_behind(epilogue);
     struct dnn_operands operands = {.x = run->in[CONV_X],
                                     .w = state->weights != NULL ? state->weights : run->in[CONV_W],
-                                    .z = transposed ? NULL : residual,
+                                    .z = adds ? NULL : residual,
                                     .bias = transposed             ? NULL
                                             : state->zeros != NULL ? state->zeros
                                                                    : bias,
@@ -248,7 +255,7 @@ static enum status run(const void *prepared, const struct kernel_call *call,
     TRY(dnn_plan_run(&state->plan[in_line(&operands) ? 0 : 1], &operands, run->scratch,
                      run->lane->index, cuda_stream(run)));
     return epilogue_program_run(&state->after, run, run->out[0], transposed ? bias : NULL,
-                                transposed ? residual : NULL);
+                                adds ? residual : NULL);
 }
 
 /* Nothing says that engines read the residual before they write the result: never in place. */

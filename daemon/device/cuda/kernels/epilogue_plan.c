@@ -17,15 +17,16 @@ static const uint8_t steps[ACT_COUNT] = {
     [ACT_SOFTPLUS] = PW_softplus,
 };
 
-bool epilogue_program_make(struct epilogue_program *program, enum activation act, double a,
-                           double b, const struct operand *out, const struct operand *bias,
+bool epilogue_program_make(struct epilogue_program *program, const struct epilogue *epilogue,
+                           const struct operand *out, const struct operand *bias,
                            const struct operand *residual)
 {
     struct pointwise *pointwise = &program->program;
     const struct operand *in[] = {out, NULL, NULL};
+    bool acts = epilogue->act != ACT_NONE;
     size_t count = 1;
 
-    program->wanted = act != ACT_NONE || bias != NULL || residual != NULL;
+    program->wanted = acts || bias != NULL || residual != NULL;
     if (!program->wanted)
         return true;
     pointwise->type = pointwise_type_of(out->dtype);
@@ -34,12 +35,16 @@ bool epilogue_program_make(struct epilogue_program *program, enum activation act
         pointwise_step(pointwise, PW_add, (uint8_t)count, 0, 0);
         in[count++] = bias;
     }
+    if (acts && epilogue->residual_after)
+        pointwise_step(pointwise, steps[epilogue->act], PW_FROM_NOTHING, (double)epilogue->a,
+                       (double)epilogue->b);
     if (residual != NULL) {
         pointwise_step(pointwise, PW_add, (uint8_t)count, 0, 0);
         in[count++] = residual;
     }
-    if (act != ACT_NONE)
-        pointwise_step(pointwise, steps[act], PW_FROM_NOTHING, a, b);
+    if (acts && !epilogue->residual_after)
+        pointwise_step(pointwise, steps[epilogue->act], PW_FROM_NOTHING, (double)epilogue->a,
+                       (double)epilogue->b);
     return pointwise_operands(pointwise, out, count, in);
 }
 

@@ -13,10 +13,11 @@ struct epilogue_program {
     struct pointwise_runner runner;
 };
 
-/* Adds `bias` and `residual` (operands that broadcast to out; NULL: none), then activates.  False:
- * more dimensions than a program has. */
-bool epilogue_program_make(struct epilogue_program *program, enum activation act, double a,
-                           double b, const struct operand *out, const struct operand *bias,
+/* Adds `bias`, activates as `epilogue` says, and adds `residual` before or behind that (operands
+ * that broadcast to out; NULL: none, whatever the epilogue says).  False: more dimensions than a
+ * program has. */
+bool epilogue_program_make(struct epilogue_program *program, const struct epilogue *epilogue,
+                           const struct operand *out, const struct operand *bias,
                            const struct operand *residual);
 /* Lets a kernel be made for it; where nothing does, the interpreter runs it. */
 void epilogue_program_fuse(struct epilogue_program *program, struct device *device);

@@ -1,12 +1,16 @@
 /* Convolutions and pools on the simulated device go through the simulated cuDNN, with engines that
  * keep the rules, and its failures are theirs.  That they are right is tests/device/cpu's to say,
  * which run here, too. */
+#include <math.h>
+
 #include "device/cpu/conv_reference.h"
 #include "ops/conv.h"
 #include "ops/pool.h"
 #include "support/cpu_cases.h"
 
 #include "sim_library.h"
+
+static const int64_t no_pads[4], pads_all_round[] = {1, 1, 1, 1}, pads_behind[] = {0, 0, 2, 1};
 
 static void reference(const struct op_test *test, const struct test_array *in,
                       struct test_array *out)
@@ -52,8 +56,6 @@ static void convolve(enum dtype dtype, int64_t images, int64_t groups, const int
 
 static unsigned long failed_creations; /* as ordered */
 
-static const int64_t no_pads[4], pads_all_round[] = {1, 1, 1, 1}, pads_behind[] = {0, 0, 2, 1};
-
 static void the_library_convolves_every_type_it_is_for(void **state)
 {
     static const enum dtype types[] = {DTYPE_FLOAT, DTYPE_FLOAT16, DTYPE_BFLOAT16};
@@ -66,6 +68,73 @@ static void the_library_convolves_every_type_it_is_for(void **state)
         convolve(types[i], 2, 6, pads_behind, true);
         assert_true(count_calls("cudnnBackendExecute") >= before + 8); /* two layouts */
     }
+}
+
+static double silu(double x)
+{
+    return x / (1 + exp(-x));
+}
+
+static void reference_behind(const struct op_test *test, const struct test_array *in,
+                             struct test_array *out)
+{
+    const struct conv_attrs *attrs = test->attrs;
+
+    reference(test, in, out);
+    for (int64_t i = 0; i < shape_count(&out->shape); i++) {
+        double sum = out->values[i], residual = in[CONV_RESIDUAL].values[i];
+
+        if (attrs->epilogue.act == ACT_SILU)
+            out->values[i] =
+                attrs->epilogue.residual_after ? silu(sum) + residual : silu(sum + residual);
+        else
+            out->values[i] =
+                attrs->epilogue.residual_after ? fmax(sum, 0) + residual : fmax(sum + residual, 0);
+    }
+}
+
+static void add_residuals(bool refused)
+{
+    static const enum dtype types[] = {DTYPE_FLOAT, DTYPE_FLOAT16, DTYPE_BFLOAT16};
+    enum { NOT_SUPPORTED = 3000 };
+
+    for (unsigned i = 0; i < 12; i++) {
+        enum dtype dtype = types[i / 4];
+        struct conv_attrs attrs = {.window.pads = {4, pads_all_round},
+                                   .group = 1,
+                                   .epilogue = {.act = i % 2 == 0 ? ACT_SILU : ACT_RELU,
+                                                .a = 1,
+                                                .has_residual = true,
+                                                .residual_after = i / 2 % 2 == 1}};
+        struct op_test test = {
+            .op = "Conv",
+            .attrs = &attrs,
+            .inputs = 4,
+            .in = {{dtype, SHAPE(2, 6, 5, 7), .low = -1, .high = 1},
+                   {dtype, SHAPE(12, 6, 3, 2), .low = -1, .high = 1, .constant = true},
+                   {.dtype = DTYPE_NONE},
+                   {dtype, SHAPE(2, 12, 5, 8), .low = -2, .high = 2}},
+            .reference = reference_behind,
+            .relative = dtype == DTYPE_FLOAT ? 1e-5 : 2e-2,
+            .absolute = dtype == DTYPE_FLOAT ? 1e-4 : 3e-2,
+            .rows = !refused};
+
+        if (refused)
+            fail_call("cudnnBackendFinalize", 1, NOT_SUPPORTED);
+        op_test_run(tester, &test);
+    }
+    fail_call("cudnnBackendFinalize", 0, 0);
+}
+
+static void residuals_before_and_behind_activations_go_through_the_library(void **state)
+{
+    unsigned long before = count_calls("cudnnBackendExecute");
+
+    (void)state;
+    add_residuals(false);
+    /* Of each, two layouts and a row alone. */
+    assert_true(count_calls("cudnnBackendExecute") >= before + 12 * 4);
+    add_residuals(true); /* the own kernel's are right as well */
 }
 
 /* The simulated heuristic chooses by the number of images, and its engines add in other orders. */
@@ -151,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_library_convolves_every_type_it_is_for),
+        cmocka_unit_test(residuals_before_and_behind_activations_go_through_the_library),
         cmocka_unit_test(images_have_the_same_bits_in_batches_of_every_size),
         cmocka_unit_test(a_convolution_that_the_library_has_no_engine_for_goes_to_the_own_kernel),
         cmocka_unit_test(the_library_pools_plain_images),
