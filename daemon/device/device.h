@@ -110,6 +110,7 @@ struct device {
     bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
     bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */
+    bool lays_narrow_last;  /* its kernels take 16-bit floats channels last (LAYOUT_NHWC), too */
     unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;

@@ -475,7 +475,7 @@ enum { STEP_NOTE_BYTES = 256 };
 const char *step_note(const struct step *step, char text[STEP_NOTE_BYTES]);
 uint64_t value_bytes(const struct making *making, const struct value *value);
 bool value_is_blockable(const struct making *making, const struct value *value);
-/* What such a value has instead of PLAIN: BLOCKED for floats, NHWC for bytes. */
+/* What such a value has instead of PLAIN: BLOCKED for float32, NHWC for bytes and 16-bit floats. */
 enum layout value_other_layout(const struct value *value);
 const struct kernel *const *making_kernels(const struct making *making, const struct node *node);
 /* Kernels of the engine itself (copies.c): what identity nodes must copy when no kernel does it, in

@@ -4,8 +4,8 @@
  * choice, some (convolutions) have a better and a worse one, most follow their neighbours.  Where a
  * value's maker and a user differ, a reorder is paid, once for all users.  With two layouts, PLAIN
  * and BLOCKED, the cheapest whole is a minimum cut: side 0 is PLAIN, side 1 BLOCKED.  The graph's
- * borders are PLAIN.  For bytes NHWC stands where BLOCKED is for floats; steps with both stay
- * PLAIN.
+ * borders are PLAIN.  For bytes and 16-bit floats NHWC stands where BLOCKED is for floats; steps
+ * with both stay PLAIN.
  *
  * Everything is priced in a batch of one.  Priced as they are, larger batches would find a
  * reorder's fixed cost and the weights small, and have other kernels and other bits than a row
@@ -385,7 +385,7 @@ enum status making_layouts(struct making *making, struct error *err)
 {
     struct layouting layouting = {.making = making};
 
-    if (making->network->device->channel_block == 0)
+    if (making->network->device->channel_block == 0 && !making->network->device->lays_narrow_last)
         return STATUS_OK;
     if (run(&layouting) != STATUS_OK)
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan");

@@ -6,17 +6,20 @@
 
 #include "engine/internal.h"
 
-/* Floats and bytes of numbers. */
-static bool dtype_has_layouts(enum dtype dtype)
+/* Floats and bytes of numbers on devices with blocks, 16-bit floats where they lie channels last.
+ */
+static bool dtype_has_layouts(const struct device *device, enum dtype dtype)
 {
-    return dtype == DTYPE_FLOAT || dtype == DTYPE_INT8 || dtype == DTYPE_UINT8;
+    if (dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16)
+        return device->lays_narrow_last;
+    return device->channel_block > 0 &&
+           (dtype == DTYPE_FLOAT || dtype == DTYPE_INT8 || dtype == DTYPE_UINT8);
 }
 
 bool value_is_blockable(const struct making *making, const struct value *value)
 {
-    return making->network->device->channel_block > 0 && value->constant == NULL &&
-           dtype_has_layouts(value->dtype) && value->shape.rank >= 3 && value->shape.rank <= 5 &&
-           shape_count(&value->shape) > 0;
+    return value->constant == NULL && dtype_has_layouts(making->network->device, value->dtype) &&
+           value->shape.rank >= 3 && value->shape.rank <= 5 && shape_count(&value->shape) > 0;
 }
 
 enum layout value_other_layout(const struct value *value)
@@ -257,7 +260,7 @@ static const char *layout_refusal(const struct kernel *kernel, const struct kern
             return "an input's layout";
         if (call->in[i] != NULL && call->in[i]->layout == LAYOUT_PLAIN &&
             (allowed & 1U << LAYOUT_PLAIN) == 0 && call->in[i]->constant == NULL &&
-            call->in[i]->shape.rank >= 3 && dtype_has_layouts(call->in[i]->dtype))
+            call->in[i]->shape.rank >= 3 && dtype_has_layouts(call->device, call->in[i]->dtype))
             return "a plain input";
     }
     for (size_t i = 0; i < call->outputs; i++) {

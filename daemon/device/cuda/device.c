@@ -182,6 +182,7 @@ static enum status fill(struct cuda_device *cuda, const struct device_config *co
     cuda->device.memory = cuda->source;
     cuda->device.fuses_chains = true;
     cuda->device.fuses_narrow = true;
+    cuda->device.lays_narrow_last = true;
     /* Its kernel computes in float32: where products may use tensor cores they stay apart. */
     cuda->device.fuses_attention = cuda->precision == CUDA_STRICT;
     cuda_fixed_init(&cuda->fixed, cuda->source, is_known ? after - before : 0);

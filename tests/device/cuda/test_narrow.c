@@ -273,6 +273,67 @@ static void a_mask_that_float16_cannot_hold_hides_as_it_did(void **state)
     assert_nothing_left();
 }
 
+static size_t count_words(const char *text, const char *words)
+{
+    size_t count = 0;
+
+    for (text = strstr(text, words); text != NULL; text = strstr(text + 1, words))
+        count++;
+    return count;
+}
+
+/* Conv ─ Relu ─ MaxPool ─ Conv ─ Add(x) ─ Conv */
+static struct graph *make_images(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(ROWS, CHANNELS, SIDE, SIDE));
+    struct value *h =
+        APPLY(graph, "Conv", x, make_floats(graph, SHAPE(CHANNELS, CHANNELS, 1, 1), 1));
+    struct value *side;
+    struct node *node;
+    static const int64_t threes[] = {3, 3}, ones[] = {1, 1, 1, 1};
+
+    side = APPLY(graph, "Relu", h);
+    node = NODE(graph, "MaxPool", side);
+    *(struct ints *)node_attr(node, "kernel_shape") = (struct ints){2, threes};
+    *(struct ints *)node_attr(node, "pads") = (struct ints){4, ones};
+    h = APPLY(graph, "Conv", node->out[0], make_floats(graph, SHAPE(CHANNELS, CHANNELS, 1, 1), 3));
+    h = APPLY(graph, "Conv", APPLY(graph, "Add", h, side),
+              make_floats(graph, SHAPE(2, CHANNELS, 1, 1), 2));
+    set_borders(graph, 1, &x, 1, &h);
+    return graph;
+}
+
+static void images_lie_channels_last_between_convolutions_in_16_bits(void **state)
+{
+    static const struct {
+        const char *precision;
+        size_t last; /* steps at least; 0: none */
+    } rows[] = {{"strict", 0}, {"tf32", 0}, {"fp16", 4}, {"bf16", 4}};
+    const struct shape shape = SHAPE(ROWS, CHANNELS, SIDE, SIDE);
+    float in[ROWS * IMAGE], out[MANY], wanted[MANY];
+    char *text = NULL;
+    size_t count;
+
+    (void)state;
+    for (size_t i = 0; i < ROWS * IMAGE; i++)
+        in[i] = (float)(i * 31 % 97) / 48 - 1;
+    count = answer("cpu", "strict", make_images(), in, ROWS * IMAGE, &shape, wanted, &text);
+    free(text);
+    for (size_t k = 0; k < sizeof(rows) / sizeof(rows[0]); k++) {
+        (void)answer("cuda", rows[k].precision, make_images(), in, ROWS * IMAGE, &shape, out,
+                     &text);
+        if (count_words(text, " nhwc") < rows[k].last ||
+            (rows[k].last == 0 && count_words(text, " nhwc") > 0) ||
+            count_words(text, " Relu ") + count_words(text, " Add ") > 0)
+            fail_msg("%s:\n%s", rows[k].precision, text);
+        for (size_t i = 0; i < count; i++)
+            assert_true(fabsf(out[i] - wanted[i]) <= 3e-2F * largest(wanted, count));
+        free(text);
+    }
+    assert_nothing_left();
+}
+
 static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
     float in[ROWS * IMAGE], alone[MANY], together[MANY];
@@ -307,6 +368,8 @@ int main(void)
         cmocka_unit_test_setup(steps_between_convolutions_are_as_right_as_the_type, clean_slate),
         cmocka_unit_test_setup(weights_take_half_the_memory_and_plans_share_them, clean_slate),
         cmocka_unit_test_setup(a_mask_that_float16_cannot_hold_hides_as_it_did, clean_slate),
+        cmocka_unit_test_setup(images_lie_channels_last_between_convolutions_in_16_bits,
+                               clean_slate),
         cmocka_unit_test_setup(a_row_has_the_same_bits_in_any_batch, clean_slate),
     };
 

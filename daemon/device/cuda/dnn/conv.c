@@ -258,16 +258,26 @@ static enum status run(const void *prepared, const struct kernel_call *call,
                                 adds ? residual : NULL);
 }
 
-/* Nothing says that engines read the residual before they write the result: never in place. */
-#define CONV(operator)                                                                             \
-    const struct kernel kernel_##operator##_dnn = {                                                \
+static const char *refuses_last(const struct kernel_call *call)
+{
+    return dtype_is_narrow(call->in[CONV_X]->dtype) ? refuses(call)
+                                                    : "float32 is as well off in plain images";
+}
+
+/* Nothing says that engines read the residual before they write the result: never in place.
+ * Channels last is the better row in 16 bits, where cuDNN's engines turn plain images in a
+ * workspace. */
+#define CONV(operator, variant, layouts_taken, refusal)                                            \
+    const struct kernel kernel_##operator##_##variant = {                                          \
         .name = "cuda:cudnn",                                                                      \
-        .layouts = ANY_LAYOUT,                                                                     \
-        .refuses = refuses,                                                                        \
+        .layouts = (layouts_taken),                                                                \
+        .refuses = (refusal),                                                                      \
         .prepare = prepare,                                                                        \
         .enqueue = run,                                                                            \
         .release = release,                                                                        \
         .describe = describe_after,                                                                \
     };
-CONV(conv)
-CONV(conv_transpose)
+CONV(conv, dnn, ANY_LAYOUT, refuses)
+CONV(conv, dnn_last, 1 << LAYOUT_NHWC, refuses_last)
+CONV(conv_transpose, dnn, ANY_LAYOUT, refuses)
+CONV(conv_transpose, dnn_last, 1 << LAYOUT_NHWC, refuses_last)

@@ -88,18 +88,28 @@ static enum status run_pool(const void *state, const struct kernel_call *call,
     return cuda_status(cuda_pool(&pool, cuda_stream(run)));
 }
 
-#define POOL(operator)                                                                             \
-    const struct kernel kernel_##operator##_windows = {                                            \
+static const char *refuse_last(const struct kernel_call *call)
+{
+    return dtype_is_narrow(call->in[0]->dtype) ? refuse_pool(call)
+                                               : "the library is asked for float32 first";
+}
+
+/* The same kernel stands before cuDNN's for 16-bit floats channels last, which that has none for:
+ * between convolutions that lie so it is worth no turning. */
+#define POOL(operator, variant, layouts_taken, refusal)                                            \
+    const struct kernel kernel_##operator##_##variant = {                                          \
         .name = "cuda:windows",                                                                    \
-        .layouts = ANY_LAYOUT,                                                                     \
-        .refuses = refuse_pool,                                                                    \
+        .layouts = (layouts_taken),                                                                \
+        .refuses = (refusal),                                                                      \
         .prepare = prepare_pool,                                                                   \
         .enqueue = run_pool,                                                                       \
         .release = free,                                                                           \
     };
-POOL(max_pool)
-POOL(average_pool)
-POOL(lp_pool)
+POOL(max_pool, windows, ANY_LAYOUT, refuse_pool)
+POOL(max_pool, last, 1 << LAYOUT_NHWC, refuse_last)
+POOL(average_pool, windows, ANY_LAYOUT, refuse_pool)
+POOL(average_pool, last, 1 << LAYOUT_NHWC, refuse_last)
+POOL(lp_pool, windows, ANY_LAYOUT, refuse_pool)
 
 /* ---- LRN ---- */
 
