@@ -8,11 +8,16 @@
 
 enum { MANY = 4096 }; /* numbers in and out */
 
+static const char *answer_cache; /* folder for what devices compile; NULL: none */
+
 static inline void open_as(struct run_rig *rig, const char *device, const char *precision,
                            struct graph *graph, const struct shape *shape)
 {
-    const struct device_config config = {
-        .name = device, .lanes = 1, .threads = 1, .precision = precision};
+    const struct device_config config = {.name = device,
+                                         .lanes = 1,
+                                         .threads = 1,
+                                         .precision = precision,
+                                         .cache_folder = answer_cache};
 
     device_register(&device_cpu_ops);
     assert_ok(device_open(&config, &rig->rig.device, NULL));

@@ -58,9 +58,24 @@ static const char *check_pointwise(const struct part *part)
     int64_t mode = part_number(how, CUDNN_ATTR_POINTWISE_MODE, -1);
     bool has_second = part_find(part, CUDNN_ATTR_OPERATION_POINTWISE_BDESC) != NULL;
 
-    if (mode != CUDNN_POINTWISE_ADD && mode != CUDNN_POINTWISE_RELU_FWD)
+    if (mode != CUDNN_POINTWISE_ADD && activation_of(mode) == ADD)
         return "a pointwise mode that is not simulated";
     return has_second == (mode == CUDNN_POINTWISE_ADD) ? NULL : "too many operands, or too few";
+}
+
+/* An engine's configuration, or the text of a plan that was made before. */
+static const char *check_plan(const struct part *part)
+{
+    const struct attribute *text = part_find(part, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+    bool has_config = part_find(part, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) != NULL;
+    struct network network;
+    struct engine engine;
+
+    if (has_config == (text != NULL))
+        return "a plan of both a configuration and a text, or of none";
+    if (text != NULL && !plan_read(text->values, (size_t)text->count, &network, &engine))
+        return "a plan's text that is damaged: the real library reads outside of it";
+    return NULL;
 }
 
 static const char *check_engine(const struct part *part)
@@ -99,6 +114,8 @@ const char *part_check(const struct part *part)
         return network_read(part, &network);
     case CUDNN_BACKEND_ENGINE_DESCRIPTOR:
         return check_engine(part);
+    case CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR:
+        return check_plan(part);
     case CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR:
         return check_pack(part);
     default:

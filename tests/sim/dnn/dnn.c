@@ -161,8 +161,36 @@ static cudnnStatus_t answer_notes(const struct part *part, bool behaviour, int64
 static void engine_of_plan(const struct part *plan, struct network *network, struct engine *engine)
 {
     const struct part *config = part_child(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, 0);
+    const struct attribute *text = part_find(plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
 
-    engine_of(part_child(config, CUDNN_ATTR_ENGINECFG_ENGINE, 0), network, engine);
+    memset(engine, 0, sizeof(*engine));
+    if (config == NULL)
+        (void)plan_read(text->values, (size_t)text->count, network, engine);
+    else
+        engine_of(part_child(config, CUDNN_ATTR_ENGINECFG_ENGINE, 0), network, engine);
+}
+
+bool plan_compiles(const struct part *plan)
+{
+    struct network network;
+    struct engine engine;
+
+    engine_of_plan(plan, &network, &engine);
+    return part_find(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG) != NULL && engine.compiles;
+}
+
+static cudnnStatus_t answer_text(const struct part *plan, int64_t room, int64_t *out_count,
+                                 char *text)
+{
+    const size_t bytes = plan_text_bytes();
+    struct network network;
+    struct engine engine;
+
+    engine_of_plan(plan, &network, &engine);
+    *out_count = (int64_t)bytes;
+    if (room >= (int64_t)bytes)
+        plan_write(&network, engine.index, text);
+    return CUDNN_STATUS_SUCCESS;
 }
 
 static cudnnStatus_t put_number(int64_t number, int64_t *out_count, void *values)
@@ -203,6 +231,8 @@ SIM_EXPORT cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descr
     case CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE:
         engine_of_plan(part, &network, &engine);
         return put_number(engine.workspace_bytes, out_count, values);
+    case CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION:
+        return answer_text(part, room, out_count, values);
     default:
         return dnn_wrong(__func__, "an attribute that is not simulated");
     }

@@ -334,6 +334,24 @@ static void pool(const struct job *job, const struct operation *operation, struc
 
 /* ---- pointwise ---- */
 
+static float activate(enum operation_kind kind, float x)
+{
+    switch (kind) {
+    case SIGMOID:
+        return 1 / (1 + expf(-x));
+    case TANH:
+        return tanhf(x);
+    case SWISH:
+        return x / (1 + expf(-x));
+    case GELU:
+        return 0.5F * x * (1 + erff(x * 0.70710678F));
+    case GELU_TANH:
+        return 0.5F * x * (1 + tanhf(0.79788456F * (x + 0.044715F * x * x * x)));
+    default:
+        return x < 0 ? 0 : x;
+    }
+}
+
 static void pointwise(const struct job *job, const struct operation *operation,
                       struct values *values)
 {
@@ -350,8 +368,8 @@ static void pointwise(const struct job *job, const struct operation *operation,
 
         if (operation->kind == ADD)
             x += values->of[operation->w][place_of(&spread, i)];
-        else if (x < 0)
-            x = 0;
+        else
+            x = activate(operation->kind, x);
         values->of[operation->y][i] = x;
     }
 }

@@ -128,6 +128,26 @@ static void read_pool(struct network *network, struct operation *operation, cons
         operation->dilation[i] = 1;
 }
 
+enum operation_kind activation_of(int64_t mode)
+{
+    switch (mode) {
+    case CUDNN_POINTWISE_RELU_FWD:
+        return RELU;
+    case CUDNN_POINTWISE_SIGMOID_FWD:
+        return SIGMOID;
+    case CUDNN_POINTWISE_TANH_FWD:
+        return TANH;
+    case CUDNN_POINTWISE_SWISH_FWD:
+        return SWISH;
+    case CUDNN_POINTWISE_GELU_FWD:
+        return GELU;
+    case CUDNN_POINTWISE_GELU_APPROX_TANH_FWD:
+        return GELU_TANH;
+    default:
+        return ADD;
+    }
+}
+
 static const char *read_operation(struct network *network, const struct part *part)
 {
     struct operation operation = {0};
@@ -145,8 +165,7 @@ static const char *read_operation(struct network *network, const struct part *pa
         break;
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR:
         how = part_child(part, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, 0);
-        operation.kind =
-            part_number(how, CUDNN_ATTR_POINTWISE_MODE, -1) == CUDNN_POINTWISE_ADD ? ADD : RELU;
+        operation.kind = activation_of(part_number(how, CUDNN_ATTR_POINTWISE_MODE, -1));
         read_operands(network, &operation, part, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
                       CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
         break;
@@ -201,6 +220,11 @@ static const char *check_operation(const struct network *network, const struct o
 
     switch (operation->kind) {
     case RELU:
+    case SIGMOID:
+    case TANH:
+    case SWISH:
+    case GELU:
+    case GELU_TANH:
         return same_sizes(x, y) ? NULL : "an activation that changes sizes";
     case ADD:
         return same_sizes(x, y) && broadcasts(w, y) ? NULL : "operands that do not broadcast";

@@ -6,7 +6,7 @@
 
 enum { MANY_IMAGES = 4, BYTES_AN_IMAGE = 256 };
 
-/* conv [+ z] + bias [relu], in this order. */
+/* conv [+ z] + bias [relu], in this order: all else is compiled, for images channels last. */
 static bool is_precompiled(const struct network *network)
 {
     const struct operation *operation = network->operation;
@@ -24,7 +24,7 @@ static bool is_precompiled(const struct network *network)
             adds++;
             if (is_last != is_row && tensor_count(other) > 1)
                 return false;
-        } else if (i + 1 != count) {
+        } else if (operation[i].kind != RELU || i + 1 != count) {
             return false;
         }
     }
@@ -64,8 +64,12 @@ size_t engines_for(const struct network *network, cudnnBackendHeurMode_t mode,
         return engines_of_pools(network, mode, engines);
     if (mode != CUDNN_HEUR_MODE_A)
         return 0;
+    if (!is_precompiled(network) &&
+        (x->element == ELEMENT_FLOAT || x->strides[1] != 1 || x->sizes[1] == 1))
+        return count;
     engines[count] = make(90, 8, 0);
-    engines[count++].compiles = true;
+    engines[count].compiles = true;
+    note(&engines[count++], CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
     if (!is_precompiled(network))
         return count;
     engines[count] = make(70, 64, 0);

@@ -223,6 +223,11 @@ SIM_EXPORT cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descripto
     wrong = part_check(part);
     if (wrong != NULL)
         return dnn_wrong(__func__, wrong);
+    if (part->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR && plan_compiles(part)) {
+        failure = sim_library_call("cudnnCompile");
+        if (failure != 0)
+            return (cudnnStatus_t)failure;
+    }
     part->finalized = true;
     return CUDNN_STATUS_SUCCESS;
 }

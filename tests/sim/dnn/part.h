@@ -62,7 +62,12 @@ enum operation_kind {
     CONVOLVE,
     CONVOLVE_BACK,
     ADD,
-    RELU,
+    RELU, /* activations, of one operand … */
+    SIGMOID,
+    TANH,
+    SWISH,
+    GELU,
+    GELU_TANH, /* … to here */
     POOL_MAX,
     POOL_AVERAGE,
     POOL_AVERAGE_PADDED
@@ -81,6 +86,8 @@ struct network {
     struct operation operation[DNN_OPERATIONS];
 };
 
+/* The activation of a pointwise mode; ADD: it is none. */
+enum operation_kind activation_of(int64_t mode);
 /* NULL, and the network, or what is wrong. */
 const char *network_read(const struct part *graph, struct network *out_network);
 int64_t tensor_count(const struct tensor *tensor);
@@ -101,6 +108,19 @@ struct engine {
 size_t engines_for(const struct network *network, cudnnBackendHeurMode_t mode,
                    struct engine engines[8]);
 bool engine_find(const struct network *network, int64_t index, struct engine *out_engine);
+
+/* ---- saved.c ---- */
+
+/* A plan as text of plan_text_bytes() characters.  plan_read() is false for what plan_write() did
+ * not write. */
+size_t plan_text_bytes(void);
+void plan_write(const struct network *network, int64_t engine, char *text);
+bool plan_read(const char *text, size_t count, struct network *network, struct engine *engine);
+
+/* ---- dnn.c ---- */
+
+/* Whether code for it is compiled when it is made: counted as calls of "cudnnCompile". */
+bool plan_compiles(const struct part *plan);
 
 /* ---- execute.c ---- */
 

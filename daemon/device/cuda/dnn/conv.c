@@ -2,7 +2,8 @@
  *
  * A convolution takes residual, bias and ReLU along; what else is fused to it (another activation,
  * a residual behind it), and everything behind a transposed one, is a pointwise program over the
- * result.  In channels-last the weights
+ * result.  Channels last it may be part of the convolution all the same, in an engine that was
+ * compiled for it (compiled.h).  In channels-last the weights
  * are packed to channels last, too.  A second plan stands ready for addresses that are aligned to
  * elements only (views into other tensors).
  */
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cuda/dnn/compiled.h"
 #include "device/cuda/dnn/operands.h"
 #include "device/cuda/kernels/epilogue_plan.h"
 #include "device/cuda/kernels/rows.h"
@@ -17,6 +19,7 @@
 
 struct conv_state {
     struct dnn_plan plan[2]; /* [1]: for addresses out of line */
+    bool fused;              /* plan[0] does what `after` does, too */
     void *weights;           /* packed, the model's; NULL: as they come */
     void *zeros;             /* for a convolution without a bias; the model's */
     struct epilogue_program after;
@@ -164,7 +167,8 @@ static bool fill_after(struct conv_state *state, const struct kernel_call *call)
                                transposed && bias != NULL ? &row : NULL,
                                adds ? call->in[CONV_RESIDUAL] : NULL))
         return false;
-    epilogue_program_fuse(&state->after, call->device);
+    if (!state->fused)
+        epilogue_program_fuse(&state->after, call->device);
     return true;
 }
 
@@ -178,13 +182,54 @@ static void release(void *prepared)
     free(state);
 }
 
+/* Whether the whole epilogue can be part of an engine that is compiled: cuDNN has such for images
+ * channels last, on tensor cores. */
+static bool find_fusion(const struct kernel_call *call, const struct dnn_graph *graph,
+                        struct dnn_graph *fusion)
+{
+    const struct epilogue *epilogue = epilogue_of(call);
+
+    if (graph->kind != DNN_CONV || !graph->channels_last || !dtype_is_narrow(graph->dtype) ||
+        epilogue->act == ACT_NONE || (epilogue->act == ACT_RELU && !is_behind(epilogue)) ||
+        !dnn_knows_activation(epilogue->act, epilogue->a))
+        return false;
+    *fusion = *graph;
+    fusion->compiled = true;
+    fusion->has_z = epilogue->has_residual;
+    fusion->z_behind = is_behind(epilogue);
+    fusion->act = graph->relu ? ACT_NONE : epilogue->act;
+    return true;
+}
+
+/* The plan for addresses in line; `why`: what became of a fusion, or empty. */
+static enum status make_plan(struct kernel_prepare *prepare, struct conv_state *state,
+                             const struct dnn_graph *graph, const struct dnn *dnn,
+                             struct error *why, struct error *err)
+{
+    struct dnn_graph fusion;
+    enum status status;
+
+    why->text[0] = '\0';
+    if (find_fusion(&prepare->call, graph, &fusion)) {
+        status = dnn_compiled_make(cuda_device_of(prepare->call.device), dnn, &fusion,
+                                   &state->plan[0], why);
+        state->fused = status == STATUS_OK;
+        if (state->fused)
+            (void)snprintf(why->text, sizeof(why->text), "compiled");
+        if (status != STATUS_UNSUPPORTED)
+            return status == STATUS_OK ? STATUS_OK : error_set(err, status, "%s", why->text);
+    }
+    return dnn_plan_make(dnn, graph, &state->plan[0], err);
+}
+
 static enum status fill(struct kernel_prepare *prepare, void *prepared, struct dnn_graph *graph,
                         const struct dnn *dnn, struct error *err)
 {
     struct conv_state *state = prepared;
+    struct error fusion;
     int64_t workspace;
 
-    TRY(dnn_plan_make(dnn, graph, &state->plan[0], err));
+    TRY(make_plan(prepare, state, graph, dnn, &fusion, err));
     graph->alignment = (int64_t)dtype_bytes(graph->dtype);
     TRY(dnn_plan_make(dnn, graph, &state->plan[1], err));
     TRY(pack_weights(prepare, graph, &state->weights));
@@ -197,11 +242,12 @@ static enum status fill(struct kernel_prepare *prepare, void *prepared, struct d
                     : state->plan[1].workspace_bytes;
     prepare->scratch_bytes = (size_t)workspace;
     prepare->batch_inexact = state->plan[0].inexact || state->plan[1].inexact;
-    (void)snprintf(prepare->note, sizeof(prepare->note), "%s engine %lld%s",
+    (void)snprintf(prepare->note, sizeof(prepare->note), "%s engine %lld%s%s%s",
                    graph->dtype == DTYPE_FLOAT && graph->precision == CUDA_TF32
                        ? "tf32"
                        : dtype_name(graph->dtype),
-                   (long long)state->plan[0].engine, graph->channels_last ? " nhwc" : "");
+                   (long long)state->plan[0].engine, graph->channels_last ? " nhwc" : "",
+                   fusion.text[0] != '\0' ? ", fusion: " : "", fusion.text);
     return STATUS_OK;
 }
 
@@ -224,13 +270,16 @@ static void describe_after(const void *prepared, char *text, size_t room)
 {
     const struct conv_state *state = prepared;
 
-    epilogue_program_describe(&state->after, text, room);
+    if (state->fused)
+        text[0] = '\0';
+    else
+        epilogue_program_describe(&state->after, text, room);
 }
 
-static bool in_line(const struct dnn_operands *operands)
+static bool in_line(const struct dnn_operands *operands, const void *residual)
 {
-    uintptr_t all = (uintptr_t)operands->x | (uintptr_t)operands->w | (uintptr_t)operands->z |
-                    (uintptr_t)operands->bias | (uintptr_t)operands->y;
+    uintptr_t all = (uintptr_t)residual | (uintptr_t)operands->x | (uintptr_t)operands->w |
+                    (uintptr_t)operands->z | (uintptr_t)operands->bias | (uintptr_t)operands->y;
 
     return all % DNN_ALIGNMENT == 0;
 }
@@ -244,6 +293,7 @@ static enum status run(const void *prepared, const struct kernel_call *call,
     const void *residual = epilogue->has_residual ? run_input(call, run, CONV_RESIDUAL) : NULL;
     bool transposed = call->op == &op_conv_transpose;
     bool adds = transposed || is_behind(epilogue);
+    bool fused;
     struct dnn_operands operands = {.x = run->in[CONV_X],
                                     .w = state->weights != NULL ? state->weights : run->in[CONV_W],
                                     .z = adds ? NULL : residual,
@@ -252,8 +302,13 @@ static enum status run(const void *prepared, const struct kernel_call *call,
                                                                    : bias,
                                     .y = run->out[0]};
 
-    TRY(dnn_plan_run(&state->plan[in_line(&operands) ? 0 : 1], &operands, run->scratch,
+    fused = state->fused && in_line(&operands, residual);
+    if (fused)
+        operands.z = residual;
+    TRY(dnn_plan_run(&state->plan[in_line(&operands, residual) ? 0 : 1], &operands, run->scratch,
                      run->lane->index, cuda_stream(run)));
+    if (fused)
+        return STATUS_OK;
     return epilogue_program_run(&state->after, run, run->out[0], transposed ? bias : NULL,
                                 adds ? residual : NULL);
 }

@@ -1,5 +1,5 @@
 #define LOG_COMPONENT "device"
-#include "device/cuda/dnn/dnn.h"
+#include "device/cuda/dnn/compiled.h"
 
 #include <stdlib.h>
 
@@ -18,7 +18,8 @@ static const char *start(struct cuda_device *cuda, void *library)
 
     pthread_mutex_init(&dnn->lock, NULL);
     dnn->lane = calloc(cuda->device.lanes, sizeof(*dnn->lane));
-    if (dnn->lane == NULL)
+    dnn->decisions = dnn_decisions_create();
+    if (dnn->lane == NULL || dnn->decisions == NULL)
         return "no memory for cuDNN's handles";
     status = dnn->cudnnCreate(&dnn->maker);
     for (; status == CUDNN_STATUS_SUCCESS && dnn->lanes < cuda->device.lanes; dnn->lanes++)
@@ -40,6 +41,7 @@ static void end(void *library)
             (void)dnn->cudnnDestroy(dnn->lane[i]);
     if (dnn->maker != NULL)
         (void)dnn->cudnnDestroy(dnn->maker);
+    dnn_decisions_destroy(dnn->decisions);
     free(dnn->lane);
     pthread_mutex_destroy(&dnn->lock);
 }

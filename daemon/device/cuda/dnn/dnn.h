@@ -22,7 +22,8 @@ struct dnn {
     /* Instead of a handle: a device that is only described, for plans that will not run. */
     cudnnBackendDescriptor_t properties;
     size_t lanes;
-    cudnnHandle_t *lane; /* by lane index */
+    cudnnHandle_t *lane;             /* by lane index */
+    struct dnn_decisions *decisions; /* compiled.h */
 };
 
 /* The device's cuDNN.  NULL: `*out_why` says why in borrowed words ("libcudnn.so.9 is not here"),

@@ -235,34 +235,63 @@ static dnn_part resample(struct dnn_builder *builder, const struct dnn_graph *gr
     return part;
 }
 
-/* conv [+ z] + bias [relu]: the order in which engines for it are precompiled. */
-static int64_t fused(struct dnn_builder *builder, const struct dnn_graph *graph, dnn_part x,
-                     dnn_part y, const int64_t *y_sizes, dnn_part operations[4])
+static const struct {
+    bool is_known;
+    cudnnPointwiseMode_t mode;
+} activations[ACT_COUNT] = {[ACT_RELU] = {true, CUDNN_POINTWISE_RELU_FWD},
+                            [ACT_SIGMOID] = {true, CUDNN_POINTWISE_SIGMOID_FWD},
+                            [ACT_TANH] = {true, CUDNN_POINTWISE_TANH_FWD},
+                            [ACT_SILU] = {true, CUDNN_POINTWISE_SWISH_FWD},
+                            [ACT_GELU_ERF] = {true, CUDNN_POINTWISE_GELU_FWD},
+                            [ACT_GELU_TANH] = {true, CUDNN_POINTWISE_GELU_APPROX_TANH_FWD}};
+
+bool dnn_knows_activation(enum activation act, float a)
 {
-    int64_t id = DNN_INNER, count = 0, row[DNN_RANK] = {1, y_sizes[1], 1, 1, 1};
-    dnn_part w = tensor(builder, graph, DNN_W, graph->w);
-    dnn_part sum = tensor(builder, graph, id++, y_sizes), next;
+    return activations[act].is_known && (act != ACT_SILU || a == 1);
+}
 
-    operations[count++] = convolve(builder, graph, x, w, sum);
-    if (graph->has_z) {
-        dnn_part z = tensor(builder, graph, DNN_Z, y_sizes);
+/* conv [+ z] + bias [activation] [+ z]: the order in which engines for it are precompiled, as far
+ * as there are such.  A step each, the last one makes y. */
+static int64_t fused(struct dnn_builder *builder, const struct dnn_graph *graph, dnn_part x,
+                     dnn_part y, const int64_t *y_sizes, dnn_part operations[DNN_OPERATIONS])
+{
+    const enum activation act = graph->relu ? ACT_RELU : graph->act;
+    const struct step {
+        cudnnPointwiseMode_t mode;
+        int64_t other; /* 0: one operand */
+    } add_z = {CUDNN_POINTWISE_ADD, DNN_Z}, add_bias = {CUDNN_POINTWISE_ADD, DNN_BIAS};
+    const int64_t row[DNN_RANK] = {1, y_sizes[1], 1, 1, 1};
+    struct step steps[DNN_OPERATIONS - 1];
+    int64_t id = DNN_INNER, count = 0;
+    dnn_part w = tensor(builder, graph, DNN_W, graph->w),
+             made = tensor(builder, graph, id++, y_sizes);
 
-        next = tensor(builder, graph, id++, y_sizes);
-        operations[count++] = pointwise(builder, CUDNN_POINTWISE_ADD, sum, z, next);
-        sum = next;
+    if (graph->has_z && !graph->z_behind)
+        steps[count++] = add_z;
+    steps[count++] = add_bias;
+    if (act != ACT_NONE)
+        steps[count++] = (struct step){activations[act].mode, 0};
+    if (graph->has_z && graph->z_behind)
+        steps[count++] = add_z;
+    operations[0] = convolve(builder, graph, x, w, made);
+    for (int64_t i = 0; i < count; i++) {
+        dnn_part other = NULL, next = y;
+
+        if (steps[i].other != 0)
+            other =
+                tensor(builder, graph, steps[i].other, steps[i].other == DNN_BIAS ? row : y_sizes);
+        if (i + 1 < count)
+            next = tensor(builder, graph, id++, y_sizes);
+        operations[i + 1] = pointwise(builder, steps[i].mode, made, other, next);
+        made = next;
     }
-    next = graph->relu ? tensor(builder, graph, id++, y_sizes) : y;
-    operations[count++] =
-        pointwise(builder, CUDNN_POINTWISE_ADD, sum, tensor(builder, graph, DNN_BIAS, row), next);
-    if (graph->relu)
-        operations[count++] = pointwise(builder, CUDNN_POINTWISE_RELU_FWD, next, NULL, y);
-    return count;
+    return count + 1;
 }
 
 dnn_part dnn_operations(struct dnn_builder *builder, const struct dnn_graph *graph, int64_t images)
 {
     int64_t x_sizes[DNN_RANK], y_sizes[DNN_RANK], count = 1;
-    dnn_part operations[4], x, y, part;
+    dnn_part operations[DNN_OPERATIONS], x, y, part;
 
     for (size_t i = 0; i < DNN_RANK; i++) {
         x_sizes[i] = i == 0 ? images : graph->x[i];

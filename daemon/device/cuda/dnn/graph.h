@@ -12,6 +12,7 @@ struct dnn_builder {
     cudnnStatus_t status;
 };
 
+enum { DNN_OPERATIONS = 4 }; /* in a graph, at most */
 enum dnn_tensor { DNN_X = 1, DNN_W, DNN_BIAS, DNN_Z, DNN_Y, DNN_INNER };
 
 /* An empty descriptor; NULL after a failure. */

@@ -28,7 +28,9 @@ static bool allowed(struct dnn_builder *builder, const struct dnn_graph *graph, 
     int64_t ways = dnn_ask(builder, engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
                            CUDNN_TYPE_BEHAVIOR_NOTE, NOTES, behaviour);
 
-    if (has(behaviour, ways, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
+    if (has(behaviour, ways,
+            graph->compiled ? CUDNN_BEHAVIOR_NOTE_REQUIRES_FILTER_INT8x32_REORDER
+                            : CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION,
             CUDNN_BEHAVIOR_NOTE_REQUIRES_BIAS_INT8x32_REORDER))
         return false;
     if (has(notes, count, CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION,
@@ -66,14 +68,14 @@ static dnn_part transplant(struct dnn_builder *builder, dnn_part config, int64_t
     return other;
 }
 
-/* Makes the plan of one configuration; the builder's status says whether it worked. */
-static void finish(struct dnn_builder *builder, dnn_part config)
+/* Makes the plan of what is set by one attribute; the builder's status says whether it worked. */
+static void finish_by(struct dnn_builder *builder, cudnnBackendAttributeName_t name,
+                      cudnnBackendAttributeType_t type, int64_t count, const void *values)
 {
     const struct dnn *dnn = builder->plan->dnn;
     dnn_part plan = dnn_make(builder, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
 
-    dnn_set(builder, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-            1, &config);
+    dnn_set(builder, plan, name, type, count, values);
     if (dnn->properties != NULL)
         dnn_set(builder, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                 1, &dnn->properties);
@@ -84,6 +86,12 @@ static void finish(struct dnn_builder *builder, dnn_part config)
                   &builder->plan->workspace_bytes);
     if (builder->status == CUDNN_STATUS_SUCCESS)
         builder->plan->plan = plan;
+}
+
+static void finish(struct dnn_builder *builder, dnn_part config)
+{
+    finish_by(builder, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
+              &config);
 }
 
 /* Descriptors behind the first `count` are destroyed. */
@@ -210,6 +218,65 @@ void dnn_plan_free(struct dnn_plan *plan)
     free(plan->parts);
     plan->parts = NULL;
     plan->room = 0;
+}
+
+/* ---- on disk ---- */
+
+struct saved {
+    int64_t engine, engines, rejected, inexact;
+    char json[];
+};
+
+enum status dnn_plan_save(const struct dnn_plan *plan, void **out_bytes, size_t *out_count)
+{
+    const struct dnn *dnn = plan->dnn;
+    struct saved *saved;
+    int64_t room = 0, count = 0;
+    cudnnStatus_t status = dnn->cudnnBackendGetAttribute(
+        plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, &room, NULL);
+
+    if (status != CUDNN_STATUS_SUCCESS || room <= 0)
+        return STATUS_UNSUPPORTED;
+    saved = malloc(sizeof(*saved) + (size_t)room);
+    if (saved == NULL)
+        return STATUS_NO_MEMORY;
+    *saved = (struct saved){plan->engine, plan->engines, plan->rejected, plan->inexact};
+    status =
+        dnn->cudnnBackendGetAttribute(plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                      CUDNN_TYPE_CHAR, room, &count, saved->json);
+    if (status != CUDNN_STATUS_SUCCESS || count <= 0 || count > room) {
+        free(saved);
+        return STATUS_UNSUPPORTED;
+    }
+    *out_bytes = saved;
+    *out_count = sizeof(*saved) + (size_t)count;
+    return STATUS_OK;
+}
+
+enum status dnn_plan_load(const struct dnn *dnn, const void *bytes, size_t count,
+                          struct dnn_plan *out_plan)
+{
+    const struct saved *saved = bytes;
+    struct dnn_plan plan = {.dnn = dnn};
+    struct dnn_builder builder = {.plan = &plan, .status = CUDNN_STATUS_SUCCESS};
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&dnn->lock;
+
+    if (count <= sizeof(*saved))
+        return STATUS_UNSUPPORTED;
+    plan.engine = saved->engine;
+    plan.engines = saved->engines;
+    plan.rejected = saved->rejected;
+    plan.inexact = saved->inexact != 0;
+    pthread_mutex_lock(lock);
+    finish_by(&builder, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+              (int64_t)(count - sizeof(*saved)), saved->json);
+    pthread_mutex_unlock(lock);
+    if (builder.status == CUDNN_STATUS_SUCCESS) {
+        *out_plan = plan;
+        return STATUS_OK;
+    }
+    dnn_plan_free(&plan);
+    return dnn_status(builder.status);
 }
 
 /* ---- runs ---- */

@@ -1,9 +1,10 @@
 /* Plans: one operation graph of cuDNN's, an engine for it, and its workspace.
  *
- * The graphs are those that cuDNN has precompiled engines for; others would be compiled for every
- * shape, for 0.2 to 2 seconds each:
+ * The graphs are those that cuDNN has precompiled engines for; others are compiled for every shape,
+ * for one to three seconds each (compiled.h):
  *
  *     convolution       conv(x, w) [+ z] + bias [relu] → y
+ *       compiled        conv(x, w) [+ z] + bias [activation] [+ z] → y, channels last
  *     transposed        data gradient of w at dy → dx; x is dy and y is dx
  *     pool              resample(x) → y
  *
@@ -23,6 +24,7 @@
 #define DEVICE_CUDA_DNN_PLAN_H
 
 #include "device/cuda/dnn/dnn.h"
+#include "ops/epilogue.h"
 
 enum { DNN_IMAGES = 8, DNN_RANK = 5, DNN_SPATIAL = 3, DNN_ALIGNMENT = 16 };
 
@@ -38,6 +40,9 @@ struct dnn_graph {
     int64_t window[DNN_SPATIAL]; /* pools */
     bool channels_last;          /* of all tensors */
     bool has_z, relu;            /* convolutions; a bias is always there */
+    bool compiled;               /* takes engines that are compiled at run time */
+    bool z_behind;               /* with `compiled`: z is added behind the activation … */
+    enum activation act;         /* … which is this one, if it is not `relu` */
     enum dtype dtype;            /* float32, float16, bfloat16; computed in float32 */
     enum cuda_precision precision;
     int64_t alignment; /* of all addresses, bytes */
@@ -63,6 +68,15 @@ MUST_CHECK enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_gra
 /* "conv float32 nchw relu x=1x64x56x56 w=64x64x3x3 …": all that decides the plan, but alignment. */
 void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room);
 void dnn_plan_free(struct dnn_plan *plan); /* zeroed is fine */
+/* Whether a compiled graph may have it. */
+bool dnn_knows_activation(enum activation act, float a);
+
+/* A plan as bytes, the caller's to free, and back.  The library does not look at what it is given
+ * (it dies of a damaged plan), so they must be whole, and of the same library and device. */
+MUST_CHECK enum status dnn_plan_save(const struct dnn_plan *plan, void **out_bytes,
+                                     size_t *out_count);
+MUST_CHECK enum status dnn_plan_load(const struct dnn *dnn, const void *bytes, size_t count,
+                                     struct dnn_plan *out_plan);
 
 struct dnn_operands {
     const void *x, *w, *z, *bias; /* those that the graph has */

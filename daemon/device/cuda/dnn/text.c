@@ -14,6 +14,21 @@ static size_t put_list(char *text, size_t room, const char *name, const int64_t 
     return used;
 }
 
+/* What the convolution takes along. */
+static void format_epilogue(const struct dnn_graph *graph, char *text, size_t room)
+{
+    static const char *const names[ACT_COUNT] = {[ACT_SIGMOID] = " sigmoid",
+                                                 [ACT_TANH] = " tanh",
+                                                 [ACT_SILU] = " silu",
+                                                 [ACT_GELU_ERF] = " gelu_erf",
+                                                 [ACT_GELU_TANH] = " gelu_tanh"};
+    const char *name = graph->relu ? " relu" : names[graph->act];
+
+    (void)snprintf(text, room, "%s%s%s%s", graph->compiled ? " compiled" : "",
+                   graph->has_z && !graph->z_behind ? " z" : "", name != NULL ? name : "",
+                   graph->has_z && graph->z_behind ? " z_behind" : "");
+}
+
 void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room)
 {
     static const char *const kinds[] = {"conv", "transposed", "max", "average", "average_padded"};
@@ -29,9 +44,12 @@ void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room)
                  {"dilation=", graph->dilation, graph->spatial},
                  {"begin=", graph->pad_begin, graph->spatial},
                  {"end=", graph->pad_end, graph->spatial}};
-    size_t used = (size_t)snprintf(text, room, "%s %s %s%s%s", kinds[graph->kind],
-                                   dtype_name(graph->dtype), graph->channels_last ? "nhwc" : "nchw",
-                                   graph->has_z ? " z" : "", graph->relu ? " relu" : "");
+    char epilogue[64];
+    size_t used;
+
+    format_epilogue(graph, epilogue, sizeof(epilogue));
+    used = (size_t)snprintf(text, room, "%s %s %s%s", kinds[graph->kind], dtype_name(graph->dtype),
+                            graph->channels_last ? "nhwc" : "nchw", epilogue);
 
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]) && used < room; i++)
         used += put_list(text + used, room - used, lists[i].name, lists[i].values, lists[i].count);

@@ -1,0 +1,256 @@
+/* Convolutions whose whole epilogue is part of an engine that cuDNN compiles: made in the
+ * background, kept on disk, in force from the next start.  Each device that is opened stands for a
+ * start. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "answer.h"
+#include "graph/match.h"
+
+enum { CHANNELS = 8, SIDE = 6, IMAGE = CHANNELS * SIDE * SIDE, IMAGES = 3 };
+
+static char folder[64];
+
+static int fresh_folder(void **state)
+{
+    snprintf(folder, sizeof(folder), "/tmp/sluice-fusions-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    answer_cache = folder;
+    return clean_slate(state);
+}
+
+/* Paths of what is kept; their number. */
+static size_t list_kept(char paths[16][512])
+{
+    DIR *kept = opendir(folder);
+    const struct dirent *entry;
+    size_t count = 0;
+
+    assert_non_null(kept);
+    while ((entry = readdir(kept)) != NULL && count < 16) {
+        size_t length = strlen(entry->d_name);
+
+        if (length > 5 && strcmp(entry->d_name + length - 5, ".made") == 0)
+            snprintf(paths[count++], 512, "%s/%s", folder, entry->d_name);
+    }
+    closedir(kept);
+    return count;
+}
+
+static int no_folder(void **state)
+{
+    char paths[16][512];
+    size_t count = list_kept(paths);
+
+    (void)state;
+    for (size_t i = 0; i < count; i++)
+        unlink(paths[i]);
+    answer_cache = NULL;
+    return rmdir(folder);
+}
+
+static void await_kept(size_t count)
+{
+    char paths[16][512];
+
+    while (list_kept(paths) < count)
+        (void)usleep(500);
+}
+
+/* Conv(f(Conv(x))), with f as asked: the second one keeps the first in 16 bits. */
+static struct graph *make_images(const char *activation, unsigned residual)
+{
+    struct graph *graph = graph_create();
+    struct value *x =
+        make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, CHANNELS, SIDE, SIDE));
+    struct value *first =
+        APPLY(graph, "Conv", x, make_floats(graph, SHAPE(CHANNELS, CHANNELS, 1, 1), 1));
+    struct value *h, *y;
+
+    first = APPLY(graph, "Relu", first);
+    h = APPLY(graph, "Conv", first, make_floats(graph, SHAPE(CHANNELS, CHANNELS, 1, 1), 2),
+              make_floats(graph, SHAPE(CHANNELS), 3));
+    if (residual == 1)
+        h = APPLY(graph, "Add", h, first);
+    h = APPLY(graph, activation, h);
+    if (residual == 2)
+        h = APPLY(graph, "Add", h, first);
+    y = APPLY(graph, "Conv", h, make_floats(graph, SHAPE(2, CHANNELS, 1, 1), 4));
+    set_borders(graph, 1, &x, 1, &y);
+    return graph;
+}
+
+static void fill(float *in, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        in[i] = (float)(i * 31 % 97) / 48 - 1;
+}
+
+static size_t run_images(const char *device, struct graph *graph, int64_t images, float *out,
+                         char **text)
+{
+    const struct shape shape = SHAPE(images, CHANNELS, SIDE, SIDE);
+    float in[IMAGES * IMAGE];
+
+    fill(in, IMAGES * IMAGE);
+    return answer(device, strcmp(device, "cpu") == 0 ? "strict" : "fp16", graph, in,
+                  (size_t)images * IMAGE, &shape, out, text);
+}
+
+/* One start that asks for IMAGES images, until as many plans as `kept` are on disk. */
+static void start_and_wait(struct graph *graph, size_t kept)
+{
+    const struct shape shape = SHAPE(IMAGES, CHANNELS, SIDE, SIDE);
+    struct run_rig rig;
+
+    open_as(&rig, "cuda", "fp16", graph, &shape);
+    await_kept(kept);
+    run_rig_close(&rig);
+}
+
+static void expect_words(const char *text, const char *words, bool wanted)
+{
+    if ((strstr(text, words) != NULL) != wanted)
+        fail_msg("%s '%s' in\n%s", wanted ? "no" : "there is", words, text);
+}
+
+static void a_fusion_is_compiled_in_the_background_and_serves_from_the_next_start(void **state)
+{
+    float out[MANY], alone[MANY], wanted[MANY];
+    char *text = NULL;
+    size_t count;
+
+    (void)state;
+    count = run_images("cpu", make_images("Swish", 2), IMAGES, wanted, &text);
+    free(text);
+    start_and_wait(make_images("Swish", 2), 2); /* as it is, and with the canonical images */
+    assert_int_equal(sim_count("cudnnCompile"), 2);
+    (void)run_images("cuda", make_images("Swish", 2), IMAGES, out, &text);
+    expect_words(text, "fusion: compiled", true);
+    expect_words(text, "next start", false);
+    free(text);
+    assert_int_equal(sim_count("cudnnCompile"), 2);
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabsf(out[i] - wanted[i]) <= 4e-3F * largest(wanted, count));
+    /* What is not on disk yet is compiled at once: all images have the same bits. */
+    (void)run_images("cuda", make_images("Swish", 2), 1, alone, &text);
+    expect_words(text, "fusion: compiled", true);
+    free(text);
+    assert_int_equal(sim_count("cudnnCompile"), 3);
+    assert_memory_equal(alone, out, count / IMAGES * sizeof(float));
+    assert_nothing_left();
+}
+
+static void the_precompiled_engine_serves_until_then(void **state)
+{
+    float out[2][MANY], wanted[MANY];
+    char *text = NULL;
+    size_t count = run_images("cpu", make_images("Swish", 0), IMAGES, wanted, &text);
+
+    (void)state;
+    free(text);
+    for (size_t i = 0; i < 2; i++) { /* the second time without a folder */
+        (void)run_images("cuda", make_images("Swish", 0), IMAGES, out[i], &text);
+        expect_words(text, i == 0 ? "fusion: compiled for the next start" : "there is no folder",
+                     true);
+        free(text);
+        answer_cache = NULL;
+    }
+    assert_memory_equal(out[0], out[1], count * sizeof(float));
+    for (size_t i = 0; i < count; i++)
+        assert_true(fabsf(out[0][i] - wanted[i]) <= 4e-3F * largest(wanted, count));
+    assert_nothing_left();
+}
+
+static void every_activation_and_residual_can_be_part_of_it(void **state)
+{
+    static const char *const activations[] = {"Swish", "Sigmoid", "Tanh", "Gelu", "Relu"};
+    size_t kept = 0;
+
+    (void)state;
+    for (size_t i = 0; i < 5; i++) {
+        float out[MANY], wanted[MANY];
+        unsigned residual = i == 4 ? 2 : (unsigned)i % 3;
+        char *text = NULL;
+        size_t count =
+            run_images("cpu", make_images(activations[i], residual), IMAGES, wanted, &text);
+
+        free(text);
+        start_and_wait(make_images(activations[i], residual), kept += 2);
+        (void)run_images("cuda", make_images(activations[i], residual), IMAGES, out, &text);
+        expect_words(text, "fusion: compiled", true);
+        free(text);
+        for (size_t k = 0; k < count; k++)
+            if (!(fabsf(out[k] - wanted[k]) <= 4e-3F * largest(wanted, count)))
+                fail_msg("%s, residual %u: %g is not %g", activations[i], residual, (double)out[k],
+                         (double)wanted[k]);
+    }
+    assert_nothing_left();
+}
+
+/* The library dies of a damaged plan: it never comes to see one. */
+static void what_is_damaged_on_disk_is_compiled_anew(void **state)
+{
+    char paths[16][512], *text = NULL;
+    float out[MANY];
+    size_t count;
+
+    (void)state;
+    start_and_wait(make_images("Tanh", 0), 2);
+    count = list_kept(paths);
+    for (size_t i = 0; i < count; i++) {
+        int file = open(paths[i], O_WRONLY);
+
+        assert_int_equal(pwrite(file, "damaged", 7, 900), 7);
+        close(file);
+    }
+    (void)run_images("cuda", make_images("Tanh", 0), IMAGES, out, &text);
+    expect_words(text, "fusion: compiled for the next start", true);
+    free(text);
+    start_and_wait(make_images("Tanh", 0), 2);
+    while (sim_count("cudnnCompile") < 4) /* by either start */
+        start_and_wait(make_images("Tanh", 0), 2);
+    (void)run_images("cuda", make_images("Tanh", 0), IMAGES, out, &text);
+    expect_words(text, "next start", false);
+    free(text);
+    assert_nothing_left();
+}
+
+static void what_cudnn_has_no_engine_for_is_not_tried_again(void **state)
+{
+    enum { NOT_SUPPORTED = 3000 };
+    char *text = NULL;
+    float out[MANY];
+    unsigned long tried;
+
+    (void)state;
+    sim_fail_nth("cudnnCompile", 1, NOT_SUPPORTED);
+    start_and_wait(make_images("Sigmoid", 0), 2);
+    sim_fail_nth("cudnnCompile", 0, 0);
+    tried = sim_count("cudnnCompile");
+    (void)run_images("cuda", make_images("Sigmoid", 0), IMAGES, out, &text);
+    expect_words(text, "fusion: cuDNN has no engine for it", true);
+    free(text);
+    assert_int_equal(sim_count("cudnnCompile"), tried);
+    assert_nothing_left();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            a_fusion_is_compiled_in_the_background_and_serves_from_the_next_start, fresh_folder,
+            no_folder),
+        cmocka_unit_test_setup_teardown(the_precompiled_engine_serves_until_then, fresh_folder,
+                                        no_folder),
+        cmocka_unit_test_setup_teardown(every_activation_and_residual_can_be_part_of_it,
+                                        fresh_folder, no_folder),
+        cmocka_unit_test_setup_teardown(what_is_damaged_on_disk_is_compiled_anew, fresh_folder,
+                                        no_folder),
+        cmocka_unit_test_setup_teardown(what_cudnn_has_no_engine_for_is_not_tried_again,
+                                        fresh_folder, no_folder),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
