@@ -16,6 +16,7 @@ struct device;
 struct device_recording;
 struct device_lane; /* a place where one batch at a time runs: CPU threads, a CUDA stream */
 struct kernel;
+struct attention_attrs;
 
 struct device_config {
     const char *name;      /* "cpu", "null", "cuda:0", "auto" */
@@ -97,6 +98,10 @@ struct device_ops {
      * whose elements do not matter.  NULL: not known. */
     void (*measure_peaks)(struct device_lane *lane, const void *room, size_t bytes,
                           struct device_peaks *out_peaks);
+    /* Whether it has a kernel for attention in one step in this 16-bit type, now and as long as it
+     * is open (graph/pass.h: pass_attention_fn).  NULL: in none. */
+    bool (*takes_attention)(struct device *device, const struct attention_attrs *attrs,
+                            enum dtype dtype, const struct shape *const *shapes);
     bool host_memory; /* kernels read and write host addresses: no copies in or out */
 };
 

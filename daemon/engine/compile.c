@@ -345,6 +345,15 @@ static void describe_carries(struct making *making)
 
 /* ---- the whole ---- */
 
+static bool takes_attention(void *arg, const struct attention_attrs *attrs, enum dtype dtype,
+                            const struct shape *const *shapes)
+{
+    struct device *device = arg;
+
+    return device->ops->takes_attention != NULL &&
+           device->ops->takes_attention(device, attrs, dtype, shapes);
+}
+
 static enum status make(struct making *making, const struct shape *shapes,
                         const void *const *values, struct error *err)
 {
@@ -355,6 +364,8 @@ static enum status make(struct making *making, const struct shape *shapes,
                                          .fuses_chains = making->network->device->fuses_chains,
                                          .fuses_attention =
                                              making->network->device->fuses_attention,
+                                         .takes_attention = takes_attention,
+                                         .attention_arg = making->network->device,
                                          .fuses_preludes = making->network->device->fuses_preludes,
                                          .fuses_narrow = making->network->device->fuses_narrow};
     struct plan *plan = making->plan;

@@ -15,6 +15,12 @@
 typedef enum status (*pass_fold_fn)(void *arg, const struct graph *graph, const struct node *node,
                                     struct constant **out, struct error *err);
 
+/* Whether the device takes attention in one step in a 16-bit type: shapes of Q, K, V and the masks,
+ * NULL where there is none (ops/attention.h). */
+struct attention_attrs;
+typedef bool (*pass_attention_fn)(void *arg, const struct attention_attrs *attrs, enum dtype dtype,
+                                  const struct shape *const *shapes);
+
 struct pass_context {
     pass_fold_fn fold; /* NULL: no folding */
     void *fold_arg;
@@ -22,9 +28,11 @@ struct pass_context {
     enum dtype narrow; /* float32 products become this 16-bit type (narrow.h); DTYPE_NONE: not */
     bool multiplies_bytes; /* the device has kernels for quantised operators */
     bool fuses_chains;     /* the device takes element-wise operators in a row as one step */
-    bool fuses_attention;  /* … and the products, masks and Softmax of attention */
-    bool fuses_preludes;   /* … a BatchNormalization before a convolution as part of it */
-    bool fuses_narrow;     /* … what follows a product or convolution in 16-bit types, too */
+    bool fuses_attention;  /* … and the products, masks and Softmax of attention in float32 */
+    pass_attention_fn takes_attention; /* … in other types; NULL: in none */
+    void *attention_arg;
+    bool fuses_preludes; /* … a BatchNormalization before a convolution as part of it */
+    bool fuses_narrow;   /* … what follows a product or convolution in 16-bit types, too */
 };
 
 enum pass_stage { PASS_MODEL, PASS_PLAN };

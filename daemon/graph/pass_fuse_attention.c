@@ -3,8 +3,9 @@
  *     MatMul(Softmax(MatMul(q, kᵀ) · c + mask), v)  →  Attention(q, k, v, mask)
  *
  * with up to two masks.  Transpositions that divide heads before it and put them together behind it
- * become the axes by which the step reads and writes.  Runs when the products have taken in their
- * scale, but no bias or residual yet: those would be the masks.
+ * become the axes by which the step reads and writes.  In 16-bit types where the device says so.
+ * Runs when the products have taken in their scale, but no bias or residual yet: those would be the
+ * masks.
  */
 #include "graph/match.h"
 #include "ops/attention.h"
@@ -15,16 +16,17 @@ struct finding {
     struct attention_attrs attrs;
     struct value *in[ATTENTION_INPUTS];
     size_t masks;
+    enum dtype dtype;  /* of all of it */
     struct node *root; /* makes the result */
 };
 
 /* A product of floats without anything else. */
-static bool is_product(const struct node *node)
+static bool is_product(const struct node *node, enum dtype dtype)
 {
     const struct matmul_attrs *attrs = node->attrs;
 
     return node->op == &op_matmul && node->inputs == 2 && attrs->epilogue.act == ACT_NONE &&
-           node->in[MATMUL_A]->dtype == DTYPE_FLOAT;
+           node->in[MATMUL_A]->dtype == dtype;
 }
 
 /* Axes of `value` seen as a matrix, and through the Transpose that only this use needs. */
@@ -52,7 +54,7 @@ static bool find_scores(const struct graph *graph, struct value *value, struct f
 
     if (node == NULL || graph_single_user(graph, value) == NULL)
         return false;
-    if (is_product(node)) {
+    if (is_product(node, finding->dtype)) {
         const struct matmul_attrs *attrs = node->attrs;
 
         finding->attrs.scale = attrs->has_scale ? attrs->scale : 1;
@@ -110,8 +112,9 @@ static bool find(const struct graph *graph, struct node *product, struct finding
     struct attention_geometry geometry;
     struct shape out;
 
-    if (softmax == NULL || attrs->trans_a || attrs->has_scale ||
-        graph_single_user(graph, softmax->out[0]) == NULL || !softmax_goes_by_keys(softmax) ||
+    if (softmax == NULL || softmax->out[0]->dtype != finding->dtype || attrs->trans_a ||
+        attrs->has_scale || graph_single_user(graph, softmax->out[0]) == NULL ||
+        !softmax_goes_by_keys(softmax) ||
         softmax->out[0]->shape.rank != product->in[MATMUL_B]->shape.rank ||
         !find_scores(graph, softmax->in[0], finding) ||
         finding->in[ATTENTION_Q]->shape.rank != softmax->out[0]->shape.rank)
@@ -120,7 +123,7 @@ static bool find(const struct graph *graph, struct node *product, struct finding
               &finding->in[ATTENTION_V]);
     find_result(graph, product, finding);
     for (size_t i = 0; i < finding->masks; i++) {
-        if (finding->in[ATTENTION_MASK + i]->dtype != DTYPE_FLOAT)
+        if (finding->in[ATTENTION_MASK + i]->dtype != finding->dtype)
             return false;
         masks[i] = &finding->in[ATTENTION_MASK + i]->shape;
     }
@@ -133,18 +136,32 @@ static bool find(const struct graph *graph, struct node *product, struct finding
     return shape_is_equal(&out, expected) && shape_count(expected) > 0;
 }
 
+/* Whether the device has a kernel for it. */
+static bool is_taken(const struct pass_context *context, const struct finding *finding)
+{
+    const struct shape *shapes[ATTENTION_INPUTS] = {NULL};
+
+    if (finding->dtype == DTYPE_FLOAT)
+        return context->fuses_attention;
+    for (size_t i = 0; i < ATTENTION_MASK + finding->masks; i++)
+        shapes[i] = &finding->in[i]->shape;
+    return context->takes_attention != NULL &&
+           context->takes_attention(context->attention_arg, &finding->attrs, finding->dtype,
+                                    shapes);
+}
+
 static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)
 {
     struct list *link = graph->nodes.next;
 
-    if (!context->fuses_attention)
-        return STATUS_OK;
     while (link != &graph->nodes) {
         struct node *node = CONTAINER_OF(link, struct node, link), *made;
-        struct finding finding = {.masks = 0};
+        struct finding finding = {
+            .dtype = node->inputs > 0 && node->in[0] != NULL ? node->in[0]->dtype : DTYPE_NONE};
 
         link = link->next;
-        if (!is_product(node) || !find(graph, node, &finding))
+        if (!dtype_is_float(finding.dtype) || !is_product(node, finding.dtype) ||
+            !find(graph, node, &finding) || !is_taken(context, &finding))
             continue;
         if (link == &finding.root->link)
             link = link->next;

@@ -5,18 +5,19 @@
  * as attention has it.  Saves a pass over the scores.
  */
 #include <math.h>
-#include <string.h>
 
+#include "graph/match.h"
 #include "graph/pass.h"
 #include "ops/matmul.h"
 
 /* A float constant of one element that adds no dimension to `other`. */
 static bool read_number(const struct value *value, const struct value *other, float *out_number)
 {
-    if (value->constant == NULL || value->dtype != DTYPE_FLOAT || shape_count(&value->shape) != 1 ||
-        !other->shape_known || value->shape.rank > other->shape.rank)
+    if (value->constant == NULL || !dtype_is_float(value->dtype) || value->dtype == DTYPE_DOUBLE ||
+        shape_count(&value->shape) != 1 || !other->shape_known ||
+        value->shape.rank > other->shape.rank)
         return false;
-    memcpy(out_number, value->constant->tensor.data, sizeof(*out_number));
+    *out_number = (float)tensor_float(&value->constant->tensor, 0);
     return true;
 }
 
@@ -36,16 +37,23 @@ static bool find_factor(const struct node *node, size_t side, float *out_factor)
     return isnormal(*out_factor) != 0;
 }
 
-static bool can_scale(const struct node *node)
+/* In 16-bit types only where a product's own factor is known to be a float32 one. */
+static bool takes_type(const struct pass_context *context, enum dtype dtype)
+{
+    return dtype == DTYPE_FLOAT ||
+           (context->fuses_narrow && (dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16));
+}
+
+static bool can_scale(const struct pass_context *context, const struct node *node)
 {
     const struct matmul_attrs *attrs = node != NULL ? node->attrs : NULL;
 
     return node != NULL && node->op == &op_matmul && !attrs->has_bias && !attrs->has_scale &&
            attrs->epilogue.act == ACT_NONE && !attrs->epilogue.has_residual &&
-           node->in[MATMUL_A]->dtype == DTYPE_FLOAT;
+           takes_type(context, node->in[MATMUL_A]->dtype);
 }
 
-static enum status fuse(struct graph *graph, struct node *node)
+static enum status fuse(struct graph *graph, const struct pass_context *context, struct node *node)
 {
     for (size_t side = 0; side < 2; side++) {
         struct value *product = node->in[side];
@@ -53,7 +61,7 @@ static enum status fuse(struct graph *graph, struct node *node)
         struct matmul_attrs *attrs;
         float factor;
 
-        if (!can_scale(matmul) || graph_single_user(graph, product) != node ||
+        if (!can_scale(context, matmul) || graph_single_user(graph, product) != node ||
             !find_factor(node, side, &factor))
             continue;
         attrs = matmul->attrs;
@@ -68,10 +76,9 @@ static enum status run(struct graph *graph, const struct pass_context *context, 
 {
     struct node *node;
 
-    (void)context;
     LIST_FOR_EACH (node, &graph->nodes, struct node, link)
         if ((node->op == &op_mul || node->op == &op_div) && node->inputs == 2 &&
-            fuse(graph, node) != STATUS_OK)
+            fuse(graph, context, node) != STATUS_OK)
             return error_set(err, STATUS_NO_MEMORY, "no memory");
     return STATUS_OK;
 }

@@ -1,5 +1,7 @@
 /* Attention as one step: softmax(scale Q K^T + masks) V, for each leading index (sequence and
- * head). Made by a pass (graph/pass_fuse_attention.c), for devices that have a kernel for it. */
+ * head). Made by a pass (graph/pass_fuse_attention.c), for devices that have a kernel for it: in
+ * float32 all of them, in 16-bit types what the device says it takes (device_ops.takes_attention).
+ */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 

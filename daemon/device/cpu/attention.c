@@ -262,11 +262,18 @@ static int64_t choose_block(const struct attention_state *state)
 }
 
 /* Each block reads its queries before it writes over them. */
+static const char *refuses_type(const struct kernel_call *call)
+{
+    return call->in[ATTENTION_Q]->dtype == DTYPE_FLOAT ? NULL : "16-bit types";
+}
+
 static const char *refuses_over(const struct kernel_call *call)
 {
     const struct attention_attrs *attrs = call->attrs;
     const struct shape *q = &call->in[ATTENTION_Q]->shape;
 
+    if (refuses_type(call) != NULL)
+        return refuses_type(call);
     if (!shape_is_equal(q, &call->out[0]->shape))
         return "Q and the result differ in shape";
     for (size_t i = 0; i < q->rank; i++)
@@ -333,6 +340,7 @@ const struct kernel kernel_attention_over = {
 
 const struct kernel kernel_attention_apart = {
     .name = "cpu:blocked",
+    .refuses = refuses_type,
     .prepare = prepare,
     .enqueue = enqueue,
     .release = free,

@@ -6,6 +6,7 @@
 #define LOG_COMPONENT "device"
 #include "device/cuda/blas/lt.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/dnn/attention.h"
 #include "device/cuda/dnn/dnn.h"
 #include "device/cuda/import.h"
 #include "device/cuda/lane.h"
@@ -284,5 +285,6 @@ const struct device_ops device_cuda_ops = {.name = "cuda",
                                            .import_close = cuda_import_close,
                                            .fixed_bytes = fixed_bytes,
                                            .fixed_mark = fixed_mark,
+                                           .takes_attention = dnn_takes_attention,
                                            .kernels = cuda_kernels,
                                            .describe = describe};

@@ -1,6 +1,6 @@
-/* Convolutions whose whole epilogue is part of an engine that cuDNN compiles: made in the
- * background, kept on disk, in force from the next start.  Each device that is opened stands for a
- * start. */
+/* Convolutions whose whole epilogue is part of an engine that cuDNN compiles, and attention: made
+ * in the background, kept on disk, in force from the next start.  Each device that is opened stands
+ * for a start. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -11,6 +11,8 @@
 enum { CHANNELS = 8, SIDE = 6, IMAGE = CHANNELS * SIDE * SIDE, IMAGES = 3 };
 
 static char folder[64];
+
+/* ---- a folder for what is compiled ---- */
 
 static int fresh_folder(void **state)
 {
@@ -236,6 +238,126 @@ static void what_cudnn_has_no_engine_for_is_not_tried_again(void **state)
     assert_nothing_left();
 }
 
+/* ---- attention ---- */
+
+enum { TOKENS = 10, HEADS = 2, DEPTH = 8, FEATURES = HEADS * DEPTH, TEXT = TOKENS * FEATURES };
+
+/* [rows, tokens, features] to [rows, heads, tokens, depth], or with the last two turned. */
+static struct value *divided(struct graph *graph, struct value *x, bool turned)
+{
+    static const int64_t by_heads[] = {0, 2, 1, 3}, by_depth[] = {0, 2, 3, 1};
+    struct value *h = APPLY(graph, "Reshape", x, INTS(graph, 0, TOKENS, HEADS, DEPTH));
+    struct node *node = NODE(graph, "Transpose", h);
+
+    *(struct ints *)node_attr(node, "perm") = (struct ints){4, turned ? by_depth : by_heads};
+    return node->out[0];
+}
+
+/* As exporters write it. */
+static struct graph *make_attention(bool masked)
+{
+    static const int64_t by_tokens[] = {0, 2, 1, 3};
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, TOKENS, FEATURES));
+    struct value *projected[3], *h, *factor = make_floats(graph, SHAPE(), 4);
+    struct node *node;
+
+    ((float *)(uintptr_t)factor->constant->tensor.data)[0] = 0.35355339F;
+    for (unsigned i = 0; i < 3; i++)
+        projected[i] =
+            APPLY(graph, "MatMul", x, make_floats(graph, SHAPE(FEATURES, FEATURES), i + 1));
+    h = APPLY(graph, "MatMul", divided(graph, projected[0], false),
+              divided(graph, projected[1], true));
+    h = APPLY(graph, "Mul", h, factor);
+    if (masked)
+        h = APPLY(graph, "Add", h, make_floats(graph, SHAPE(1, 1, 1, TOKENS), 5));
+    h = APPLY(graph, "MatMul", APPLY(graph, "Softmax", h), divided(graph, projected[2], false));
+    node = NODE(graph, "Transpose", h);
+    *(struct ints *)node_attr(node, "perm") = (struct ints){4, by_tokens};
+    h = APPLY(graph, "Reshape", node->out[0], INTS(graph, 0, TOKENS, FEATURES));
+    h = APPLY(graph, "MatMul", h, make_floats(graph, SHAPE(FEATURES, FEATURES), 6));
+    set_borders(graph, 1, &x, 1, &h);
+    return graph;
+}
+
+static size_t run_text(const char *device, const char *precision, bool masked, int64_t rows,
+                       float *out, char **text)
+{
+    const struct shape shape = SHAPE(rows, TOKENS, FEATURES);
+    float in[IMAGES * TEXT];
+
+    fill(in, IMAGES * TEXT);
+    return answer(device, precision, make_attention(masked), in, (size_t)rows * TEXT, &shape, out,
+                  text);
+}
+
+static void start_with_text(const char *precision, size_t kept)
+{
+    const struct shape shape = SHAPE(IMAGES, TOKENS, FEATURES);
+    struct run_rig rig;
+
+    open_as(&rig, "cuda", precision, make_attention(false), &shape);
+    await_kept(kept);
+    run_rig_close(&rig);
+}
+
+static void attention_in_16_bits_is_one_step_from_the_next_start(void **state)
+{
+    static const char *const precisions[] = {"fp16", "bf16"};
+    float out[MANY], alone[MANY], wanted[MANY];
+    char *text = NULL;
+    size_t count = run_text("cpu", "strict", false, IMAGES, wanted, &text);
+
+    (void)state;
+    free(text);
+    for (size_t i = 0; i < 2; i++) {
+        const float slack = i == 0 ? 4e-3F : 3e-2F;
+        unsigned long compiled;
+
+        (void)run_text("cuda", precisions[i], false, IMAGES, out, &text);
+        expect_words(text, " Softmax ", true);
+        free(text);
+        for (size_t k = 0; k < count; k++)
+            assert_true(fabsf(out[k] - wanted[k]) <= slack * largest(wanted, count));
+        start_with_text(precisions[i], 2 + 3 * i);
+        (void)run_text("cuda", precisions[i], false, IMAGES, out, &text);
+        expect_words(text, " Attention ", true);
+        expect_words(text, " Softmax ", false);
+        expect_words(text, "cuda:strided", false); /* heads are divided by strides */
+        expect_words(text, "engine 8, compiled", true);
+        free(text);
+        for (size_t k = 0; k < count; k++)
+            if (!(fabsf(out[k] - wanted[k]) <= slack * largest(wanted, count)))
+                fail_msg("%s: %g is not %g", precisions[i], (double)out[k], (double)wanted[k]);
+        compiled = sim_count("cudnnCompile");
+        (void)run_text("cuda", precisions[i], false, 1, alone, &text);
+        expect_words(text, " Attention ", true);
+        free(text);
+        assert_int_equal(sim_count("cudnnCompile"), compiled + 1);
+        assert_memory_equal(alone, out, count / IMAGES * sizeof(float));
+    }
+    assert_nothing_left();
+}
+
+static void attention_with_a_mask_or_of_float32_is_not_asked_for(void **state)
+{
+    char *text = NULL, paths[16][512];
+    float out[MANY];
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        (void)run_text("cuda", "fp16", true, IMAGES, out, &text);
+        expect_words(text, " Attention ", false);
+        free(text);
+        (void)run_text("cuda", "tf32", false, IMAGES, out, &text);
+        expect_words(text, " Attention ", false);
+        free(text);
+    }
+    assert_int_equal(list_kept(paths), 0);
+    assert_int_equal(sim_count("cudnnCompile"), 0);
+    assert_nothing_left();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -249,6 +371,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_damaged_on_disk_is_compiled_anew, fresh_folder,
                                         no_folder),
         cmocka_unit_test_setup_teardown(what_cudnn_has_no_engine_for_is_not_tried_again,
+                                        fresh_folder, no_folder),
+        cmocka_unit_test_setup_teardown(attention_in_16_bits_is_one_step_from_the_next_start,
+                                        fresh_folder, no_folder),
+        cmocka_unit_test_setup_teardown(attention_with_a_mask_or_of_float32_is_not_asked_for,
                                         fresh_folder, no_folder),
     };
 

@@ -255,9 +255,11 @@ static const char *place_tensors(struct job *job, const struct part *pack)
                 tensor->at = addresses[k];
                 placed++;
             }
+        if (tensor->by_value && tensor->at != NULL)
+            tensor->value = *(const float *)tensor->at; /* read now, whenever it runs */
         if (!tensor->inner && tensor->at == NULL)
             return "a tensor without an address";
-        if ((uintptr_t)tensor->at % (uintptr_t)tensor->alignment != 0)
+        if (!tensor->by_value && (uintptr_t)tensor->at % (uintptr_t)tensor->alignment != 0)
             return "an address that is not aligned as the tensor says";
     }
     if (placed != count)

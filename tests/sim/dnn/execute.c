@@ -374,19 +374,79 @@ static void pointwise(const struct job *job, const struct operation *operation,
     }
 }
 
+/* ---- attention ---- */
+
+/* Row `row` of head `head` (of sequences and heads in one) of a tensor. */
+static const float *row_of(const struct tensor *tensor, const float *values, int64_t head,
+                           int64_t row)
+{
+    return values + (head * tensor->sizes[2] + row) * tensor->sizes[3];
+}
+
+static void attend_row(const struct job *job, const struct operation *operation,
+                       const struct values *values, int64_t head, int64_t row, float *parts)
+{
+    const struct tensor *q = &job->network.tensor[operation->x];
+    const struct tensor *k = &job->network.tensor[operation->w];
+    const struct tensor *v = &job->network.tensor[operation->v];
+    const struct tensor *y = &job->network.tensor[operation->y];
+    const float *query = row_of(q, values->of[operation->x], head, row);
+    float *out = (float *)row_of(y, values->of[operation->y], head, row);
+    float top = -INFINITY, sum = 0;
+
+    for (int64_t key = 0; key < k->sizes[2]; key++) {
+        const float *other = row_of(k, values->of[operation->w], head, key);
+        struct adder adder = {.chunk = job->engine.chunk};
+
+        for (int64_t i = 0; i < q->sizes[3]; i++)
+            add(&adder, query[i] * other[i]);
+        parts[key] = (adder.sum + adder.part) * job->network.tensor[operation->scale].value;
+        top = fmaxf(top, parts[key]);
+    }
+    for (int64_t key = 0; key < k->sizes[2]; key++)
+        sum += parts[key] = expf(parts[key] - top);
+    for (int64_t column = 0; column < y->sizes[3]; column++) {
+        struct adder adder = {.chunk = job->engine.chunk};
+
+        for (int64_t key = 0; key < k->sizes[2]; key++)
+            add(&adder, parts[key] * row_of(v, values->of[operation->v], head, key)[column]);
+        out[column] = (adder.sum + adder.part) / sum;
+    }
+}
+
+static void attend(const struct job *job, const struct operation *operation, struct values *values)
+{
+    const struct tensor *y = &job->network.tensor[operation->y];
+    const struct tensor *k = &job->network.tensor[operation->w];
+    const int64_t heads = y->sizes[0] * y->sizes[1], rows = y->sizes[2];
+    float *parts = malloc((size_t)k->sizes[2] * sizeof(*parts));
+
+    for (int64_t i = 0; i < heads * rows; i++)
+        attend_row(job, operation, values, i / rows, i % rows, parts);
+    free(parts);
+}
+
+static bool reads_two(const struct operation *operation)
+{
+    return operation->kind <= ADD || operation->kind == ATTEND;
+}
+
 static bool run_operation(const struct job *job, const struct operation *operation,
                           struct values *values)
 {
     const struct tensor *y = &job->network.tensor[operation->y];
 
     if (!load(job, values, operation->x) ||
-        (operation->kind <= ADD && !load(job, values, operation->w)))
+        (reads_two(operation) && !load(job, values, operation->w)) ||
+        (operation->kind == ATTEND && !load(job, values, operation->v)))
         return false;
     values->of[operation->y] = malloc((size_t)tensor_count(y) * sizeof(float));
     if (operation->kind == CONVOLVE)
         convolve(job, operation, values);
     else if (operation->kind == CONVOLVE_BACK)
         convolve_back(job, operation, values);
+    else if (operation->kind == ATTEND)
+        attend(job, operation, values);
     else if (operation->kind >= POOL_MAX)
         pool(job, operation, values);
     else

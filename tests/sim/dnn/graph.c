@@ -54,7 +54,8 @@ static int tensor_index(struct network *network, const struct part *part)
                                 element_of(part_number(part, CUDNN_ATTR_TENSOR_DATA_TYPE, -1)),
                             .rank = (size_t)part_count(part, CUDNN_ATTR_TENSOR_DIMENSIONS),
                             .alignment = part_number(part, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1),
-                            .inner = part_number(part, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0) != 0};
+                            .inner = part_number(part, CUDNN_ATTR_TENSOR_IS_VIRTUAL, 0) != 0,
+                            .by_value = part_number(part, CUDNN_ATTR_TENSOR_IS_BY_VALUE, 0) != 0};
 
     for (size_t i = 0; i < network->tensors; i++)
         if (network->tensor[i].id == tensor.id)
@@ -169,6 +170,15 @@ static const char *read_operation(struct network *network, const struct part *pa
         read_operands(network, &operation, part, CUDNN_ATTR_OPERATION_POINTWISE_XDESC,
                       CUDNN_ATTR_OPERATION_POINTWISE_BDESC, CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
         break;
+    case CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR:
+        operation.kind = ATTEND;
+        read_operands(network, &operation, part, CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC,
+                      CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC);
+        operation.v = (unsigned)tensor_index(
+            network, part_child(part, CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, 0));
+        operation.scale = (unsigned)tensor_index(
+            network, part_child(part, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, 0));
+        break;
     default:
         return "something in the graph is no operation";
     }
@@ -211,6 +221,30 @@ static const char *check_windows(const struct operation *operation, const struct
     return NULL;
 }
 
+/* q [b h s d], k [b h l d], v [b h l e], out [b h s e]. */
+static const char *check_attention(const struct network *network, const struct operation *operation)
+{
+    const struct tensor *q = &network->tensor[operation->x], *k = &network->tensor[operation->w];
+    const struct tensor *v = &network->tensor[operation->v], *y = &network->tensor[operation->y];
+    const struct tensor *scale = &network->tensor[operation->scale];
+    const struct tensor *all[] = {q, k, v, y};
+
+    for (size_t i = 0; i < 4; i++) {
+        if (all[i]->rank != 4 || all[i]->sizes[0] != q->sizes[0] || all[i]->sizes[1] != q->sizes[1])
+            return "sequences and heads that do not go together";
+        if (all[i]->element != q->element || all[i]->element == ELEMENT_FLOAT || all[i]->inner)
+            return "attention of another type than 16 bits";
+        if (all[i]->strides[3] != 1 || all[i]->strides[2] % 8 != 0 || all[i]->alignment < 16)
+            return "rows that are not read 16 bytes at a time";
+    }
+    if (k->sizes[3] != q->sizes[3] || v->sizes[2] != k->sizes[2] || y->sizes[2] != q->sizes[2] ||
+        y->sizes[3] != v->sizes[3])
+        return "matrices that do not go together";
+    return scale->by_value && scale->element == ELEMENT_FLOAT && tensor_count(scale) == 1
+               ? NULL
+               : "a scale that is no float of the host";
+}
+
 static const char *check_operation(const struct network *network, const struct operation *operation)
 {
     const struct tensor *x = &network->tensor[operation->x], *y = &network->tensor[operation->y];
@@ -219,6 +253,8 @@ static const char *check_operation(const struct network *network, const struct o
     const struct tensor *wide = back ? y : x, *narrow = back ? x : y;
 
     switch (operation->kind) {
+    case ATTEND:
+        return check_attention(network, operation);
     case RELU:
     case SIGMOID:
     case TANH:
@@ -254,8 +290,10 @@ static const char *check_flow(const struct network *network)
         if (network->tensor[operation->x].inner && !made[operation->x])
             return "an inner tensor is used before it is made";
         used[operation->x] = true;
-        if (operation->kind <= ADD)
+        if (operation->kind <= ADD || operation->kind == ATTEND)
             used[operation->w] = true;
+        if (operation->kind == ATTEND)
+            used[operation->v] = used[operation->scale] = true;
         if (made[operation->y])
             return "a tensor is made twice";
         made[operation->y] = true;

@@ -51,6 +51,25 @@ static size_t engines_of_pools(const struct network *network, cudnnBackendHeurMo
     return 1;
 }
 
+/* All of them compiled; which is first depends on the number of sequences. */
+static size_t engines_of_attention(const struct network *network, cudnnBackendHeurMode_t mode,
+                                   struct engine *engines)
+{
+    const struct tensor *q = &network->tensor[network->operation[0].x];
+    bool many = q->sizes[0] > MANY_IMAGES;
+
+    if (mode != CUDNN_HEUR_MODE_A || network->operations != 1 || q->sizes[3] % 8 != 0 ||
+        q->sizes[3] > 128)
+        return 0;
+    engines[0] = make(many ? 8 : 9, many ? 4 : 16, 0);
+    engines[1] = make(many ? 9 : 8, many ? 16 : 4, q->sizes[0] * BYTES_AN_IMAGE);
+    for (size_t i = 0; i < 2; i++) {
+        engines[i].compiles = true;
+        note(&engines[i], CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    }
+    return 2;
+}
+
 size_t engines_for(const struct network *network, cudnnBackendHeurMode_t mode,
                    struct engine engines[8])
 {
@@ -60,6 +79,8 @@ size_t engines_for(const struct network *network, cudnnBackendHeurMode_t mode,
     size_t count = 0;
 
     memset(engines, 0, 8 * sizeof(*engines));
+    if (network->operation[0].kind == ATTEND)
+        return engines_of_attention(network, mode, engines);
     if (network->operation[0].kind >= POOL_MAX)
         return engines_of_pools(network, mode, engines);
     if (mode != CUDNN_HEUR_MODE_A)

@@ -55,7 +55,9 @@ struct tensor {
     int64_t sizes[DNN_RANK], strides[DNN_RANK];
     int64_t alignment;
     bool inner;
-    void *at; /* of those that are not inner, when it runs */
+    bool by_value; /* a float that the host has when it is called */
+    float value;
+    void *at; /* of the others that are not inner, when it runs */
 };
 
 enum operation_kind {
@@ -70,12 +72,14 @@ enum operation_kind {
     GELU_TANH, /* … to here */
     POOL_MAX,
     POOL_AVERAGE,
-    POOL_AVERAGE_PADDED
+    POOL_AVERAGE_PADDED,
+    ATTEND
 };
 
 struct operation {
     enum operation_kind kind;
-    unsigned x, w, y; /* indices of tensors; w: weights, or the second operand */
+    unsigned x, w, y;  /* indices of tensors; w: weights, or the second operand */
+    unsigned v, scale; /* of ATTEND, whose x and w are q and k */
     int64_t pad_begin[DNN_RANK], pad_end[DNN_RANK];
     int64_t stride[DNN_RANK], dilation[DNN_RANK], window[DNN_RANK];
 };

@@ -199,11 +199,10 @@ static enum verdict ask(struct cuda_device *cuda, const struct dnn *dnn,
                         const struct dnn_graph *graph)
 {
     struct dnn_decisions *decisions = dnn->decisions;
-    struct dnn_graph canonical = *graph;
+    struct dnn_graph canonical = dnn_graph_canonical(graph);
     enum verdict verdict;
     char key[KEY_BYTES];
 
-    canonical.x[0] = canonical.y[0] = DNN_IMAGES;
     make_key(cuda, dnn, &canonical, key);
     pthread_mutex_lock(&decisions->lock);
     verdict = decide(cuda, &decisions->decided, key);

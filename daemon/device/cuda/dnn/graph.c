@@ -288,10 +288,73 @@ static int64_t fused(struct dnn_builder *builder, const struct dnn_graph *graph,
     return count + 1;
 }
 
-dnn_part dnn_operations(struct dnn_builder *builder, const struct dnn_graph *graph, int64_t images)
+/* ---- attention ---- */
+
+static dnn_part matrix(struct dnn_builder *builder, const struct dnn_graph *graph, int64_t id,
+                       const struct dnn_matrix *of)
 {
-    int64_t x_sizes[DNN_RANK], y_sizes[DNN_RANK], count = 1;
-    dnn_part operations[DNN_OPERATIONS], x, y, part;
+    dnn_part part = dnn_make(builder, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    cudnnDataType_t type = type_of(graph->dtype);
+
+    dnn_set(builder, part, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, of->sizes);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_STRIDES, 4, of->strides);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &graph->alignment);
+    dnn_finalize(builder, part);
+    return part;
+}
+
+/* One float that the host has. */
+static dnn_part scale(struct dnn_builder *builder)
+{
+    static const int64_t ones[] = {1, 1, 1, 1}, id = DNN_Z, alignment = sizeof(float);
+    const cudnnDataType_t type = CUDNN_DATA_FLOAT;
+    const bool by_value = true;
+    dnn_part part = dnn_make(builder, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+
+    dnn_set(builder, part, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_DIMENSIONS, 4, ones);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_STRIDES, 4, ones);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_UNIQUE_ID, 1, &id);
+    set_sizes(builder, part, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 1, &alignment);
+    dnn_set(builder, part, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
+    dnn_finalize(builder, part);
+    return part;
+}
+
+static dnn_part attend(struct dnn_builder *builder, const struct dnn_graph *graph, int64_t images)
+{
+    static const struct {
+        cudnnBackendAttributeName_t name;
+        int64_t id;
+    } rows[DNN_MATRICES] = {[DNN_Q] = {CUDNN_ATTR_OPERATION_SDPA_FWD_QDESC, DNN_X},
+                            [DNN_K] = {CUDNN_ATTR_OPERATION_SDPA_FWD_KDESC, DNN_W},
+                            [DNN_V] = {CUDNN_ATTR_OPERATION_SDPA_FWD_VDESC, DNN_BIAS},
+                            [DNN_OUT] = {CUDNN_ATTR_OPERATION_SDPA_FWD_ODESC, DNN_Y}};
+    dnn_part parts[DNN_MATRICES], factor = scale(builder), part;
+
+    for (size_t i = 0; i < DNN_MATRICES; i++) {
+        struct dnn_matrix of = graph->matrix[i];
+
+        of.sizes[0] = images;
+        parts[i] = matrix(builder, graph, rows[i].id, &of);
+    }
+    part = dnn_make(builder, CUDNN_BACKEND_OPERATION_SDPA_FWD_DESCRIPTOR);
+    for (size_t i = 0; i < DNN_MATRICES; i++)
+        set_part(builder, part, rows[i].name, parts[i]);
+    set_part(builder, part, CUDNN_ATTR_OPERATION_SDPA_FWD_SCALEDESC, factor);
+    dnn_finalize(builder, part);
+    return part;
+}
+
+/* ---- the whole ---- */
+
+static int64_t windows(struct dnn_builder *builder, const struct dnn_graph *graph, int64_t images,
+                       dnn_part operations[DNN_OPERATIONS])
+{
+    int64_t x_sizes[DNN_RANK], y_sizes[DNN_RANK];
+    dnn_part x, y;
 
     for (size_t i = 0; i < DNN_RANK; i++) {
         x_sizes[i] = i == 0 ? images : graph->x[i];
@@ -300,11 +363,32 @@ dnn_part dnn_operations(struct dnn_builder *builder, const struct dnn_graph *gra
     x = tensor(builder, graph, DNN_X, x_sizes);
     y = tensor(builder, graph, DNN_Y, y_sizes);
     if (graph->kind == DNN_CONV)
-        count = fused(builder, graph, x, y, y_sizes, operations);
-    else if (graph->kind == DNN_TRANSPOSED)
-        operations[0] = convolve(builder, graph, x, tensor(builder, graph, DNN_W, graph->w), y);
+        return fused(builder, graph, x, y, y_sizes, operations);
+    operations[0] = graph->kind == DNN_TRANSPOSED
+                        ? convolve(builder, graph, x, tensor(builder, graph, DNN_W, graph->w), y)
+                        : resample(builder, graph, x, y);
+    return 1;
+}
+
+struct dnn_graph dnn_graph_canonical(const struct dnn_graph *graph)
+{
+    struct dnn_graph canonical = *graph;
+
+    canonical.x[0] = canonical.y[0] = DNN_IMAGES;
+    for (size_t i = 0; i < DNN_MATRICES; i++)
+        canonical.matrix[i].sizes[0] = DNN_IMAGES;
+    return canonical;
+}
+
+dnn_part dnn_operations(struct dnn_builder *builder, const struct dnn_graph *graph, int64_t images)
+{
+    dnn_part operations[DNN_OPERATIONS], part;
+    int64_t count = 1;
+
+    if (graph->kind == DNN_ATTENTION)
+        operations[0] = attend(builder, graph, images);
     else
-        operations[0] = resample(builder, graph, x, y);
+        count = windows(builder, graph, images, operations);
     part = dnn_make(builder, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     dnn_set(builder, part, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
             operations);

@@ -169,8 +169,10 @@ static bool build(struct dnn_builder *builder, const struct dnn_graph *graph)
 {
     dnn_part canonical = dnn_operations(builder, graph, DNN_IMAGES), real = NULL;
 
-    if (graph->x[0] != DNN_IMAGES)
-        real = dnn_operations(builder, graph, graph->x[0]);
+    int64_t images = graph->kind == DNN_ATTENTION ? graph->matrix[0].sizes[0] : graph->x[0];
+
+    if (images != DNN_IMAGES)
+        real = dnn_operations(builder, graph, images);
     if (builder->status != CUDNN_STATUS_SUCCESS)
         return false;
     return try_heuristic(builder, graph, canonical, real, CUDNN_HEUR_MODE_A) ||

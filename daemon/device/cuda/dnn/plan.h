@@ -7,6 +7,7 @@
  *       compiled        conv(x, w) [+ z] + bias [activation] [+ z] → y, channels last
  *     transposed        data gradient of w at dy → dx; x is dy and y is dx
  *     pool              resample(x) → y
+ *     attention         softmax(scale q kᵀ) v → out, compiled
  *
  * Engines are chosen by the notes they carry: none that needs runtime compilation, none that adds
  * in an order of its own each time, and no tensor cores, Winograd or down-conversion in strict
@@ -28,7 +29,20 @@
 
 enum { DNN_IMAGES = 8, DNN_RANK = 5, DNN_SPATIAL = 3, DNN_ALIGNMENT = 16 };
 
-enum dnn_kind { DNN_CONV, DNN_TRANSPOSED, DNN_MAX_POOL, DNN_AVERAGE_POOL, DNN_AVERAGE_POOL_PADDED };
+enum dnn_kind {
+    DNN_CONV,
+    DNN_TRANSPOSED,
+    DNN_MAX_POOL,
+    DNN_AVERAGE_POOL,
+    DNN_AVERAGE_POOL_PADDED,
+    DNN_ATTENTION
+};
+
+/* Attention's matrices: [sequences, heads, rows, columns]; columns lie side by side. */
+enum { DNN_Q, DNN_K, DNN_V, DNN_OUT, DNN_MATRICES };
+struct dnn_matrix {
+    int64_t sizes[4], strides[4];
+};
 
 struct dnn_graph {
     enum dnn_kind kind;
@@ -45,7 +59,9 @@ struct dnn_graph {
     enum activation act;         /* … which is this one, if it is not `relu` */
     enum dtype dtype;            /* float32, float16, bfloat16; computed in float32 */
     enum cuda_precision precision;
-    int64_t alignment; /* of all addresses, bytes */
+    int64_t alignment;                      /* of all addresses, bytes */
+    struct dnn_matrix matrix[DNN_MATRICES]; /* attention; always compiled.  Nothing else above but
+                                             * dtype and alignment */
 };
 
 struct dnn_plan {
@@ -65,6 +81,8 @@ struct dnn_plan {
 /* STATUS_UNSUPPORTED: no engine, in a sentence.  Threads: any. */
 MUST_CHECK enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_graph *graph,
                                      struct dnn_plan *out_plan, struct error *err);
+/* The graph with DNN_IMAGES images. */
+struct dnn_graph dnn_graph_canonical(const struct dnn_graph *graph);
 /* "conv float32 nchw relu x=1x64x56x56 w=64x64x3x3 …": all that decides the plan, but alignment. */
 void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room);
 void dnn_plan_free(struct dnn_plan *plan); /* zeroed is fine */
@@ -81,6 +99,7 @@ MUST_CHECK enum status dnn_plan_load(const struct dnn *dnn, const void *bytes, s
 struct dnn_operands {
     const void *x, *w, *z, *bias; /* those that the graph has */
     void *y;
+    /* Attention: x, w and bias are q, k and v, and z is the scale, a float of the host. */
 };
 enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands *operands,
                          void *workspace, size_t lane, cudaStream_t stream);

@@ -14,6 +14,18 @@ static size_t put_list(char *text, size_t room, const char *name, const int64_t 
     return used;
 }
 
+static void format_attention(const struct dnn_graph *graph, char *text, size_t room)
+{
+    static const char *const names[DNN_MATRICES] = {"q=", "k=", "v=", "out="};
+    size_t used = (size_t)snprintf(text, room, "attention %s", dtype_name(graph->dtype));
+
+    for (size_t i = 0; i < DNN_MATRICES && used < room; i++) {
+        used += put_list(text + used, room - used, names[i], graph->matrix[i].sizes, 4);
+        if (used < room)
+            used += put_list(text + used, room - used, "by=", graph->matrix[i].strides, 4);
+    }
+}
+
 /* What the convolution takes along. */
 static void format_epilogue(const struct dnn_graph *graph, char *text, size_t room)
 {
@@ -47,6 +59,10 @@ void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room)
     char epilogue[64];
     size_t used;
 
+    if (graph->kind == DNN_ATTENTION) {
+        format_attention(graph, text, room);
+        return;
+    }
     format_epilogue(graph, epilogue, sizeof(epilogue));
     used = (size_t)snprintf(text, room, "%s %s %s%s", kinds[graph->kind], dtype_name(graph->dtype),
                             graph->channels_last ? "nhwc" : "nchw", epilogue);

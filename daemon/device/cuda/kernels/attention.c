@@ -10,12 +10,19 @@
 
 enum { OPERANDS = ATTENTION_INPUTS + 1 }; /* the result first */
 
+static const char *refuse_type(const struct kernel_call *call)
+{
+    return call->in[ATTENTION_Q]->dtype == DTYPE_FLOAT ? NULL : "16-bit types";
+}
+
 /* Each block reads its queries until it writes over them. */
 static const char *refuse_over(const struct kernel_call *call)
 {
     const struct attention_attrs *attrs = call->attrs;
     const struct shape *q = &call->in[ATTENTION_Q]->shape;
 
+    if (refuse_type(call) != NULL)
+        return refuse_type(call);
     if (!shape_is_equal(q, &call->out[0]->shape))
         return "Q and the result differ in shape";
     if (q->dims[attrs->q.axis[q->rank - 1]] > ATTENTION_COLUMNS)
@@ -115,6 +122,7 @@ const struct kernel kernel_attention_over = {
 
 const struct kernel kernel_attention_apart = {
     .name = "cuda:blocked",
+    .refuses = refuse_type,
     .prepare = prepare_attention,
     .enqueue = enqueue_attention,
     .release = free,

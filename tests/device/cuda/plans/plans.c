@@ -2,7 +2,8 @@
  *
  * Asks the real cuDNN for a plan of every EVERY-th graph in GRAPHS (lines of dnn_graph_format())
  * for every device that is described in DEVICES-FOLDER: no GPU is needed, nothing is executed.  The
- * graph as it is, and once more in float16 with channels last.  Writes the table
+ * graph as it is, and what is not compiled once more in float16, plain and with channels last.
+ * Writes the table
  *
  *     graph | device engine/offered/workspace …
  *
@@ -42,20 +43,67 @@ static size_t read_list(const char *line, const char *name, int64_t *values)
     return count;
 }
 
+static enum activation read_activation(const char *line)
+{
+    static const struct {
+        const char *name;
+        enum activation act;
+    } names[] = {{" silu ", ACT_SILU},
+                 {" sigmoid ", ACT_SIGMOID},
+                 {" tanh ", ACT_TANH},
+                 {" gelu_erf ", ACT_GELU_ERF},
+                 {" gelu_tanh ", ACT_GELU_TANH}};
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strstr(line, names[i].name) != NULL)
+            return names[i].act;
+    return ACT_NONE;
+}
+
+static bool read_attention(const char *line, struct dnn_graph *graph)
+{
+    static const char *const names[DNN_MATRICES] = {" q=", " k=", " v=", " out="};
+    int64_t numbers[DNN_RANK];
+
+    *graph = (struct dnn_graph){.kind = DNN_ATTENTION,
+                                .compiled = true,
+                                .dtype = strstr(line, " bfloat16 ") != NULL ? DTYPE_BFLOAT16
+                                                                            : DTYPE_FLOAT16,
+                                .alignment = DNN_ALIGNMENT};
+    for (size_t i = 0; i < DNN_MATRICES; i++) {
+        const char *at = strstr(line, names[i]);
+
+        if (at == NULL || read_list(at, names[i], numbers) != 4)
+            return false;
+        memcpy(graph->matrix[i].sizes, numbers, sizeof(graph->matrix[i].sizes));
+        if (read_list(at, " by=", numbers) != 4)
+            return false;
+        memcpy(graph->matrix[i].strides, numbers, sizeof(graph->matrix[i].strides));
+    }
+    return true;
+}
+
 static bool read_graph(const char *line, struct dnn_graph *graph)
 {
     size_t length = strcspn(line, " "), kind = 0;
+
+    if (strncmp(line, "attention ", strlen("attention ")) == 0)
+        return read_attention(line, graph);
 
     while (kind < 5 && (strlen(kinds[kind]) != length || strncmp(line, kinds[kind], length) != 0))
         kind++;
     if (kind == 5)
         return false;
-    *graph = (struct dnn_graph){.kind = (enum dnn_kind)kind,
-                                .channels_last = strstr(line, " nhwc") != NULL,
-                                .has_z = strstr(line, " z ") != NULL,
-                                .relu = strstr(line, " relu ") != NULL,
-                                .dtype = DTYPE_FLOAT,
-                                .alignment = DNN_ALIGNMENT};
+    *graph = (struct dnn_graph){
+        .kind = (enum dnn_kind)kind,
+        .channels_last = strstr(line, " nhwc") != NULL,
+        .has_z = strstr(line, " z ") != NULL || strstr(line, " z_behind ") != NULL,
+        .z_behind = strstr(line, " z_behind ") != NULL,
+        .relu = strstr(line, " relu ") != NULL,
+        .compiled = strstr(line, " compiled ") != NULL,
+        .act = read_activation(line),
+        .dtype = strstr(line, " float16 ") != NULL ? DTYPE_FLOAT16 : DTYPE_FLOAT,
+        .alignment = DNN_ALIGNMENT};
     graph->spatial = read_list(line, " x=", graph->x) - 2;
     (void)read_list(line, " w=", graph->w);
     (void)read_list(line, " y=", graph->y);
@@ -162,11 +210,13 @@ int main(int count, char **words)
             return 1;
         }
         plan(&dnn, &graph, devices, found);
-        if (graph.kind > DNN_TRANSPOSED)
+        if (graph.kind > DNN_TRANSPOSED || graph.compiled)
             continue;
         graph.dtype = DTYPE_FLOAT16;
-        graph.channels_last = true;
-        plan(&dnn, &graph, devices, found);
+        for (unsigned last = 0; last < 2; last++) {
+            graph.channels_last = last != 0;
+            plan(&dnn, &graph, devices, found);
+        }
     }
     fclose(graphs);
     return 0;
