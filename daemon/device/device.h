@@ -115,8 +115,10 @@ struct device {
     bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
     bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */
-    bool lays_narrow_last;  /* its kernels take 16-bit floats channels last (LAYOUT_NHWC), too */
-    unsigned channel_block; /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
+    unsigned view_alignment; /* bytes: what lies inside of another value begins at a multiple of
+                              * them, or is copied; 0: anywhere */
+    bool lays_narrow_last;   /* its kernels take 16-bit floats channels last (LAYOUT_NHWC), too */
+    unsigned channel_block;  /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;
     /* Raised when a kernel that was prepared before runs by better code from now on: what was

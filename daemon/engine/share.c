@@ -101,19 +101,21 @@ static bool is_outermost(const struct making *making, const struct value *whole,
     return layout == LAYOUT_BLOCKED && (axis == 0 || (axis == 1 && whole->shape.dims[0] == 1));
 }
 
-/* Bytes in front of element `start` of the axis; false when that is inside a block of channels. */
+/* Bytes in front of element `start` of the axis; false when that is inside a block of channels, or
+ * where the device's kernels do not want a value to begin. */
 static bool part_offset(const struct making *making, const struct value *whole, size_t axis,
                         int64_t start, uint64_t *out_offset)
 {
     struct shape before = whole->shape;
     unsigned block = making->network->device->channel_block;
+    unsigned alignment = making->network->device->view_alignment;
     enum layout layout = making_layout(making, whole);
 
     if (layout == LAYOUT_BLOCKED && axis == 1 && start % block != 0)
         return false;
     before.dims[axis] = start;
     *out_offset = start == 0 ? 0 : layout_bytes(layout, block, whole->dtype, &before);
-    return true;
+    return alignment == 0 || *out_offset % alignment == 0;
 }
 
 bool making_same_layout(const struct making *making, const struct value *a, const struct value *b)

@@ -12,8 +12,8 @@
  *     cuda_lane_found() where a kernel has to tell the true shape of its result;
  *   - scratch comes from the plan (kernel_prepare.scratch_bytes → kernel_run.scratch).
  *
- * Operands are device addresses, 64-byte aligned but for views into others (then aligned to the
- * element at least).  Constants that a kernel reads at run time (constants_used) are device
+ * Operands are device addresses, 64-byte aligned but for views into others (16 bytes then; tests of
+ * kernels go down to the element).  Constants that a kernel reads at run time (constants_used) are device
  * addresses too; their elements on the host are operand.constant, in prepare() only.
  *
  * Threads: a lane by one thread at a time, after lane_enter() made the device current for it.

@@ -93,6 +93,10 @@ static enum status find_ordinal(const char *name, int *out_ordinal, struct error
     return STATUS_OK;
 }
 
+/* Of what libraries and kernels read at a time: an algorithm for less is another one, with other
+ * bits, and cuDNN's attention has none. */
+enum { VIEW_ALIGNMENT = 16 };
+
 /* ---- whether it will do ---- */
 
 /* What of float32 models is computed in what: the rest, and other models, are as they are. */
@@ -184,6 +188,7 @@ static enum status fill(struct cuda_device *cuda, const struct device_config *co
     cuda->device.fuses_chains = true;
     cuda->device.fuses_narrow = true;
     cuda->device.lays_narrow_last = true;
+    cuda->device.view_alignment = VIEW_ALIGNMENT;
     /* Its kernel computes in float32: where products may use tensor cores they stay apart. */
     cuda->device.fuses_attention = cuda->precision == CUDA_STRICT;
     cuda_fixed_init(&cuda->fixed, cuda->source, is_known ? after - before : 0);

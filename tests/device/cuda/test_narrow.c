@@ -5,7 +5,7 @@
 
 #include "graph/match.h"
 
-enum { SIDE = 6, CHANNELS = 4, IMAGE = CHANNELS * SIDE * SIDE, WIDE = 2048 };
+enum { SIDE = 6, CHANNELS = 4, IMAGE = CHANNELS * SIDE * SIDE, WIDE = 2048, FEW = 24 };
 
 /* Of the largest element: what the documentation allows (docs/cuda.md). */
 static float slack_of(const char *precision)
@@ -334,6 +334,37 @@ static void images_lie_channels_last_between_convolutions_in_16_bits(void **stat
     assert_nothing_left();
 }
 
+/* Products of 3 and 5 columns, side by side: alone in a batch the second could lie in the result.
+ */
+static void parts_at_odd_places_are_copied_and_keep_their_bits(void **state)
+{
+    float in[ROWS * FEW], alone[MANY], together[MANY];
+    const struct shape shapes[] = {SHAPE(1, FEW), SHAPE(ROWS, FEW)};
+
+    (void)state;
+    for (size_t i = 0; i < ROWS * FEW; i++)
+        in[i] = (float)(i * 31 % 97) / 48 - 1;
+    for (size_t i = 0; i < 2; i++) {
+        struct graph *graph = graph_create();
+        struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, FEW)), *y;
+        struct node *node =
+            NODE(graph, "Concat", APPLY(graph, "MatMul", x, make_floats(graph, SHAPE(FEW, 3), 1)),
+                 APPLY(graph, "MatMul", x, make_floats(graph, SHAPE(FEW, 5), 2)));
+        char *text = NULL;
+
+        set_attr_int(node, "axis", 1);
+        y = APPLY(graph, "Softmax", node->out[0]);
+        set_borders(graph, 1, &x, 1, &y);
+        (void)answer("cuda", "strict", graph, in, (size_t)(i == 0 ? 1 : ROWS) * FEW, &shapes[i],
+                     i == 0 ? alone : together, &text);
+        if (strstr(text, "cuda:strided") == NULL)
+            fail_msg("nothing is copied:\n%s", text);
+        free(text);
+    }
+    assert_memory_equal(alone, together, 8 * sizeof(float));
+    assert_nothing_left();
+}
+
 static void a_row_has_the_same_bits_in_any_batch(void **state)
 {
     float in[ROWS * IMAGE], alone[MANY], together[MANY];
@@ -370,6 +401,7 @@ int main(void)
         cmocka_unit_test_setup(a_mask_that_float16_cannot_hold_hides_as_it_did, clean_slate),
         cmocka_unit_test_setup(images_lie_channels_last_between_convolutions_in_16_bits,
                                clean_slate),
+        cmocka_unit_test_setup(parts_at_odd_places_are_copied_and_keep_their_bits, clean_slate),
         cmocka_unit_test_setup(a_row_has_the_same_bits_in_any_batch, clean_slate),
     };
 

@@ -176,6 +176,12 @@ static enum status run(const void *prepared, const struct kernel_call *call,
                                           .z = &state->scale,
                                           .y = run->out[0]};
 
+    /* Its kernels read 16 bytes at a time; nothing of a plan begins elsewhere (view_alignment). */
+    if (((uintptr_t)operands.x | (uintptr_t)operands.w | (uintptr_t)operands.bias |
+         (uintptr_t)operands.y) %
+            DNN_ALIGNMENT !=
+        0)
+        return STATUS_INTERNAL;
     (void)call;
     return dnn_plan_run(&state->plan, &operands, run->scratch, run->lane->index, cuda_stream(run));
 }
