@@ -242,7 +242,7 @@ static enum status fill(struct kernel_prepare *prepare, void *prepared, struct d
                     : state->plan[1].workspace_bytes;
     prepare->scratch_bytes = (size_t)workspace;
     prepare->batch_inexact = state->plan[0].inexact || state->plan[1].inexact;
-    (void)snprintf(prepare->note, sizeof(prepare->note), "%s engine %lld%s%s%s",
+    (void)snprintf(prepare->note, sizeof(prepare->note), "%s engine %lld%s%s%.48s",
                    graph->dtype == DTYPE_FLOAT && graph->precision == CUDA_TF32
                        ? "tf32"
                        : dtype_name(graph->dtype),
