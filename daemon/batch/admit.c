@@ -32,12 +32,32 @@ uint64_t whole_pages(uint64_t bytes, uint64_t page)
 }
 
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
-                  uint64_t needed_bytes, uint64_t available_bytes)
+                  const struct memory_lack *lack)
 {
     (void)error_set(err, STATUS_NO_MEMORY,
                     "model '%s': a batch of %" PRId64 " needs %" PRIu64 " bytes, %" PRIu64
-                    " are available",
-                    queue->name, rows, needed_bytes, available_bytes);
+                    " are available%s",
+                    queue->name, rows, lack->needed_bytes, lack->available_bytes,
+                    lack->of_host ? " for answers (HostLimit=)" : "");
+}
+
+struct memory_lack batch_lack(const struct batch *batch)
+{
+    return (struct memory_lack){.needed_bytes = batch->needed_bytes,
+                                .available_bytes = batch->available_bytes,
+                                .of_host = batch->lacks_host};
+}
+
+void batch_lacks_host(struct batch *batch, struct host_pool *pool, size_t bytes)
+{
+    struct host_pool_stats host;
+
+    host_pool_read(pool, &host);
+    batch->available_bytes =
+        host.limit_bytes > host.in_use_bytes ? host.limit_bytes - host.in_use_bytes : 0;
+    /* One that looks as if it had room lacks what its class is rounded up by. */
+    batch->needed_bytes = bytes > batch->available_bytes ? bytes : response_charge(bytes);
+    batch->lacks_host = true;
 }
 
 struct shape *batch_shapes(struct arena *scratch, const struct model_queue *queue,
@@ -268,7 +288,6 @@ static enum status try_reserve(struct lane *lane, struct batch *batch)
     bool is_host = batcher->device->ops->host_memory;
     uint64_t page = batcher->device->memory->page_bytes;
     uint64_t response_bytes, peak, needed;
-    struct host_pool_stats host;
 
     batch->out_shapes = plan_output_shapes(batch->plan, &batch->out_bound);
     batch->is_whole = batch->count == 1 && batch->plan_rows == batch->rows;
@@ -276,7 +295,7 @@ static enum status try_reserve(struct lane *lane, struct batch *batch)
     response_bytes = lay_out_response(batch, is_host);
     if (!is_host)
         batch->io_bytes += response_bytes;
-    batch->lacks_host = false;
+    batch->lacks_host = batch->fits_never = false;
     batch->segment_bytes = batch->restart_bytes = 0;
     batch->run_bytes = plan_run_bytes(batch->plan, batch->out);
     peak = whole_pages(expected_bytes(batch, page), page);
@@ -291,11 +310,7 @@ static enum status try_reserve(struct lane *lane, struct batch *batch)
         return STATUS_OK;
     ledger_unreserve_for(batcher->ledger, account_of(batch), batch->reserved_bytes);
     batch->reserved_bytes = 0;
-    host_pool_read(batcher->host_pool, &host);
-    batch->needed_bytes = response_bytes;
-    batch->available_bytes =
-        host.limit_bytes > host.in_use_bytes ? host.limit_bytes - host.in_use_bytes : 0;
-    batch->lacks_host = true;
+    batch_lacks_host(batch, batcher->host_pool, response_bytes);
     return STATUS_NO_MEMORY;
 }
 
@@ -366,6 +381,7 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
                             struct error *err)
 {
     for (;;) {
+        struct memory_lack lack;
         bool never;
 
         if (batch->plan == NULL && find_plan(lane, batch, err) != STATUS_OK)
@@ -383,7 +399,8 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
             shrink(batch, smaller_rows(batch));
             continue;
         }
-        memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+        lack = batch_lack(batch);
+        memory_error(err, batch->queue, batch->rows, &lack);
         never = fits_never(lane->batcher, batch);
         atomic_fetch_add(never ? &lane->batcher->never : &lane->batcher->waits, 1);
         if (never && !batch->lacks_host)
@@ -396,27 +413,39 @@ static enum admission admit(struct lane *lane, struct batch *batch, bool may_shr
     return ADMIT_FAIL;
 }
 
+enum status batch_reserve_more(struct lane *lane, struct batch *batch, uint64_t more)
+{
+    struct batcher *batcher = lane->batcher;
+    uint64_t whole =
+        more < UINT64_MAX - batch->reserved_bytes ? batch->reserved_bytes + more : UINT64_MAX;
+
+    if (ledger_reserve_for(batcher->ledger, account_of(batch), more, &batch->available_bytes) !=
+        STATUS_OK) {
+        batch->needed_bytes = more;
+        batch->lacks_host = false;
+        batch->fits_never = !may_ever_fit(batcher, batch->queue, whole);
+        return STATUS_NO_MEMORY;
+    }
+    batch->reserved_bytes += more;
+    return STATUS_OK;
+}
+
 enum status batch_admit_segment(struct lane *lane, struct batch *batch, uint64_t total_bytes)
 {
     struct batcher *batcher = lane->batcher;
     uint64_t total = whole_pages(total_bytes, batcher->device->memory->page_bytes);
     uint64_t more = total > batch->peak_bytes ? total - batch->peak_bytes : 0;
-    uint64_t whole = batch->reserved_bytes + more;
     const struct request *first = first_of(batch);
 
     if (total_bytes > batch->segment_bytes)
         batch->segment_bytes = total_bytes;
     if (more == 0)
         return STATUS_OK;
-    if (ledger_reserve_for(batcher->ledger, account_of(batch), more, &batch->available_bytes) !=
-        STATUS_OK) {
-        batch->needed_bytes = more;
-        if (batch->may_restart && first->wait.restarts < MAX_RESTARTS &&
-            may_ever_fit(batcher, batch->queue, whole))
+    if (batch_reserve_more(lane, batch, more) != STATUS_OK) {
+        if (batch->may_restart && first->wait.restarts < MAX_RESTARTS && !batch->fits_never)
             batch->restart_bytes = total_bytes;
         return STATUS_NO_MEMORY;
     }
-    batch->reserved_bytes += more;
     batch->peak_bytes = total;
     return STATUS_OK;
 }

@@ -120,17 +120,11 @@ static void *extend_io(struct lane *lane, struct batch *batch, size_t bytes)
     uint64_t page = lane->batcher->device->memory->page_bytes;
     uint64_t at = align_io(batch->io_bytes), end = at + (bytes > 0 ? bytes : 1);
     uint64_t more = whole_pages(end, page) - whole_pages(batch->io_bytes, page);
-    struct ledger *ledger = lane->batcher->ledger;
-    struct ledger_account *account = network_account(batch->queue->network);
     void *base = batch->io_base;
     enum status status;
 
-    if (more > 0 &&
-        ledger_reserve_for(ledger, account, more, &batch->available_bytes) != STATUS_OK) {
-        batch->needed_bytes = more;
+    if (more > 0 && batch_reserve_more(lane, batch, more) != STATUS_OK)
         return NULL;
-    }
-    batch->reserved_bytes += more;
     status = batch->io_bytes == 0 ? lane_arena_begin(lane->io, end, &base)
                                   : lane_arena_extend(lane->io, end);
     if (status != STATUS_OK)
@@ -147,6 +141,8 @@ static void *place_output(void *arg, size_t output, const struct shape *shape, s
 
     (void)shape;
     batch->out_base[output] = response_extend(batch->response, bytes);
+    if (batch->out_base[output] == NULL)
+        batch_lacks_host(batch, lane->batcher->host_pool, bytes);
     if (lane->batcher->device->ops->host_memory || batch->out_base[output] == NULL)
         return batch->out_base[output];
     return extend_io(lane, batch, bytes);
@@ -370,6 +366,25 @@ static enum status slice_all(struct lane *lane, struct batch *batch)
 
 /* ---- the whole ---- */
 
+static void say_lack(const struct batch *batch, struct error *err)
+{
+    struct memory_lack lack = batch_lack(batch);
+
+    memory_error(err, batch->queue, batch->rows, &lack);
+}
+
+/* It ended for want of memory: a matter of levels only where others have what it lacks. */
+static void count_lack(struct batcher *batcher, const struct batch *batch)
+{
+    if (batch->lacks_host)
+        return;
+    atomic_fetch_add(batch->fits_never ? &batcher->never : &batcher->refused, batch->count);
+    if (batch->fits_never)
+        ledger_count_oom(batcher->ledger, network_account(batch->queue->network),
+                         batch->needed_bytes, batch->available_bytes,
+                         "no run that needs as much ever fits");
+}
+
 static enum status run_once(struct lane *lane, struct batch *batch, struct error *err)
 {
     enum status status;
@@ -383,7 +398,7 @@ static enum status run_once(struct lane *lane, struct batch *batch, struct error
         status = run_or_trim(lane, batch, err);
         batch->computed_ns = clock_now_ns();
     } else {
-        memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+        say_lack(batch, err);
     }
     if (status == STATUS_OK)
         status = check_rows(batch, err);
@@ -414,7 +429,7 @@ static void complete_error(struct batch *batch, enum status status, struct error
         (void)error_set(err, status, "%s", status_words(status));
     err->status = status;
     if (status == STATUS_NO_MEMORY && batch->needed_bytes > batch->available_bytes)
-        memory_error(err, batch->queue, batch->rows, batch->needed_bytes, batch->available_bytes);
+        say_lack(batch, err);
 }
 
 /* They go back to their queue, and start again only with what the run found to be missing. */
@@ -440,7 +455,7 @@ static void run_batch(struct lane *lane, struct batch *batch, enum status *out_s
     }
     batch->restart_bytes = 0;
     if (*out_status == STATUS_NO_MEMORY)
-        atomic_fetch_add(&lane->batcher->refused, batch->count);
+        count_lack(lane->batcher, batch);
     if (*out_status == STATUS_OK) {
         batch_learn_growth(batch);
     } else {

@@ -39,7 +39,8 @@ struct batch {
     bool may_restart;                       /* its requests may go back to their queue */
     uint64_t segment_bytes;                 /* the most a later segment asked for; 0: none did */
     uint64_t restart_bytes; /* a later segment found no room: it starts again with so many; or 0 */
-    bool lacks_host;        /* what it was not admitted for want of is room for its answers */
+    bool lacks_host;        /* what it lacks is room for its answers */
+    bool fits_never;        /* what it lacked while it ran is not to be had by waiting either */
     struct response_buffer *response;
     size_t *out_offset; /* per output, in the response; or one of those above */
     char **out_base;    /* per output: where its elements are for the host */
@@ -184,11 +185,18 @@ struct shape *batch_shapes(struct arena *scratch, const struct model_queue *queu
 uint64_t batcher_recycle(struct batcher *batcher);
 uint64_t whole_pages(uint64_t bytes, uint64_t page);
 void memory_error(struct error *err, const struct model_queue *queue, int64_t rows,
-                  uint64_t needed_bytes, uint64_t available_bytes);
+                  const struct memory_lack *lack);
+/* What the batch was not admitted for, or ended for want of. */
+struct memory_lack batch_lack(const struct batch *batch);
+/* Room for answers that the pool refused: notes how much was needed and there. */
+void batch_lacks_host(struct batch *batch, struct host_pool *pool, size_t bytes);
 
-/* A later segment of the running batch wants `total_bytes` of activations.  It gets them now, or
- * the run ends with STATUS_NO_MEMORY: nobody waits while he holds (I3).  Where it could ever fit,
- * batch->restart_bytes then says what it is to start again with. */
+/* `more` bytes of the device for the batch that runs.  It gets them now, or the run ends with
+ * STATUS_NO_MEMORY: nobody waits while he holds (I3).  batch->fits_never says whether others have
+ * what it lacks. */
+MUST_CHECK enum status batch_reserve_more(struct lane *lane, struct batch *batch, uint64_t more);
+/* The same for a later segment, which wants `total_bytes` of activations.  Where it could ever
+ * fit, batch->restart_bytes then says what it is to start again with. */
 enum status batch_admit_segment(struct lane *lane, struct batch *batch, uint64_t total_bytes);
 /* The batch ran well: remembers what its segments took. */
 void batch_learn_growth(struct batch *batch);
@@ -232,6 +240,9 @@ void batch_fail(struct batch *batch, const struct error *err);
 MUST_CHECK enum status response_create(struct host_pool *pool, size_t bytes,
                                        struct response_buffer **out_response);
 void *response_data(struct response_buffer *response);
+/* What a response of `bytes` counts against the pool's limit; UINT64_MAX: there is none so large.
+ */
+uint64_t response_charge(size_t bytes);
 /* More room, for an output whose size the plan could not tell; NULL: the pool refuses. */
 void *response_extend(struct response_buffer *response, size_t bytes);
 struct string_heap *

@@ -336,6 +336,7 @@ void lane_run_taken(struct lane *lane, enum admission admission, bool is_inline,
     int64_t busy_us = 0;
     struct lane *other = NULL;
     struct list done, leaving;
+    struct memory_lack lack;
     bool waits = false;
 
     list_init(&done);
@@ -355,11 +356,8 @@ void lane_run_taken(struct lane *lane, enum admission admission, bool is_inline,
     put_back(lane, &batch->surplus);
     if (admission == ADMIT_WAIT) {
         put_back(lane, &batch->requests);
-        waits = hold_begin(queue,
-                           &(struct memory_lack){.needed_bytes = batch->needed_bytes,
-                                                 .available_bytes = batch->available_bytes,
-                                                 .of_host = batch->lacks_host},
-                           clock_now_us());
+        lack = batch_lack(batch);
+        waits = hold_begin(queue, &lack, clock_now_us());
         queue_note_expiry(batcher, queue);
     }
     move_all(&batch->requests, &done);

@@ -82,7 +82,7 @@ static void die_of_memory(struct request *request, const struct model_queue *que
 {
     const struct memory_lack *lack = &queue->hold.lack;
 
-    memory_error(&request->error, queue, request->rows, lack->needed_bytes, lack->available_bytes);
+    memory_error(&request->error, queue, request->rows, lack);
     request->status = STATUS_NO_MEMORY;
     atomic_fetch_add(&queue->batcher->refused, !lack->of_host);
 }

@@ -41,6 +41,11 @@ enum status response_create(struct host_pool *pool, size_t bytes,
     return STATUS_OK;
 }
 
+uint64_t response_charge(size_t bytes)
+{
+    return bytes > SIZE_MAX - HEADER_BYTES ? UINT64_MAX : host_pool_charge(bytes + HEADER_BYTES);
+}
+
 void *response_data(struct response_buffer *response)
 {
     return (char *)response + HEADER_BYTES;

@@ -211,7 +211,9 @@ static enum status place_output(struct running *running, size_t output, const st
         return error_set(running->err, STATUS_INVALID, "output %zu was given no room", output);
     buffer->data = run->place(run->place_arg, output, shape, bytes);
     if (buffer->data == NULL)
-        return error_set(running->err, STATUS_NO_MEMORY, "no memory for output %zu", output);
+        return error_set(running->err, STATUS_NO_MEMORY,
+                         "no memory for the %llu bytes of output %zu", (unsigned long long)bytes,
+                         output);
     buffer->bytes = bytes;
     return STATUS_OK;
 }

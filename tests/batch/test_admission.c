@@ -284,6 +284,80 @@ static void a_batch_without_room_for_its_answer_presses_nobody_on_the_device(voi
     assert_answer_is_right(call);
 }
 
+/* An answer whose size the run finds, and which no room here could hold. */
+static void an_answer_that_could_never_fit_is_refused_once_and_presses_nobody(void **state)
+{
+    struct batch_pressure pressure;
+    struct host_pool_stats host;
+    struct call *call;
+
+    (void)state;
+    fixture.network.placed_bytes = UINT64_C(4) << 40;
+    start();
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    assert_non_null(strstr(call->request.error.text, "needs 4398046511104 bytes, 10"));
+    assert_non_null(strstr(call->request.error.text, "are available for answers"));
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    assert_int_equal(pressure.refused_total, 0);
+    host_pool_read(fixture.pool, &host);
+    assert_int_equal(host.refused_total, 1);
+    assert_int_equal(fixture.network.runs, 1);
+}
+
+/* Smaller than the limit by its bytes, not by what a buffer of its class is charged. */
+static void an_answer_names_more_than_there_is_where_rounding_is_what_lacks(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    fixture.network.placed_bytes = (1 << 20) - 4096;
+    start();
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    assert_non_null(strstr(call->request.error.text, "needs 1048576 bytes, 104"));
+    assert_int_equal(fixture.network.runs, 1);
+}
+
+static void one_run_that_nothing_here_would_do_for(uint64_t *out_never)
+{
+    struct batch_pressure pressure;
+    struct call *call;
+
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    assert_int_equal(pressure.refused_total, 0);
+    *out_never = pressure.never_total;
+}
+
+static void a_later_segment_that_could_never_fit_is_no_matter_of_levels(void **state)
+{
+    uint64_t never;
+
+    (void)state;
+    fixture.network.segment_bytes = 2 * BUDGET;
+    start();
+    one_run_that_nothing_here_would_do_for(&never);
+    assert_int_equal(never, 1);
+}
+
+static void an_output_that_the_device_could_never_hold_is_no_matter_of_levels(void **state)
+{
+    uint64_t never;
+
+    (void)state;
+    fixture.device.ops = &fake_remote_ops;
+    fixture.budget = 16 * FAKE_PAGE;
+    fixture.network.placed_bytes = 32 * FAKE_PAGE;
+    start();
+    one_run_that_nothing_here_would_do_for(&never);
+    assert_int_equal(never, 1);
+}
+
 static void a_device_out_of_memory_is_tried_twice(void **state)
 {
     struct call *call;
@@ -378,6 +452,10 @@ int main(void)
         TEST(what_other_models_would_give_makes_the_impossible_wait),
         TEST(a_plan_without_room_for_its_weights_waits_and_needs_more_than_there_is),
         TEST(a_batch_without_room_for_its_answer_presses_nobody_on_the_device),
+        TEST(an_answer_that_could_never_fit_is_refused_once_and_presses_nobody),
+        TEST(an_answer_names_more_than_there_is_where_rounding_is_what_lacks),
+        TEST(a_later_segment_that_could_never_fit_is_no_matter_of_levels),
+        TEST(an_output_that_the_device_could_never_hold_is_no_matter_of_levels),
         TEST(a_device_out_of_memory_is_tried_twice),
         TEST(caps_halve_at_once_and_grow_a_row_at_a_time),
         TEST(trim_gives_back_what_lanes_cache),

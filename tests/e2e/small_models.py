@@ -106,6 +106,15 @@ def truths():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+def spread():
+    """y = x of one element, spread over the shape that the request gives."""
+    ports = [helper.make_tensor_value_info("x", FLOAT, [1]),
+             helper.make_tensor_value_info("shape", TensorProto.INT64, ["k"]),
+             helper.make_tensor_value_info("y", FLOAT, None)]
+    graph = helper.make_graph([helper.make_node("Expand", ["x", "shape"], ["y"])], "g", ports[:2], ports[2:])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
 def softmax(axis, columns=4):
     return _graph([helper.make_node("Softmax", ["x"], ["y"], axis=axis)], columns, {})
 

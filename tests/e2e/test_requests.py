@@ -263,6 +263,7 @@ class Budget(Case):
         small_models.write(folder, "double", small_models.times(2), "max_batch_size: 8")
         small_models.write(folder, "hungry", small_models.hungry(256, 4096), "max_batch_size: 64")
         small_models.write(folder, "whole", small_models.hungry(8192, 4096))
+        small_models.write(folder, "spread", small_models.spread())
 
     def test_the_impossible_is_refused_with_both_numbers(self):
         for model, x in (("hungry", np.zeros((64, 256), np.float32)),
@@ -275,6 +276,18 @@ class Budget(Case):
             self.assertGreater(needed, available)
             self.assertLessEqual(available, 64 << 20)
             self.assert_serves()
+
+    def test_so_is_an_answer_whose_size_the_request_decides(self):
+        before = self.memory()
+        tensors = [grpcclient.InferInput("x", [1], "FP32"), grpcclient.InferInput("shape", [1], "INT64")]
+        tensors[0].set_data_from_numpy(np.zeros(1, np.float32))
+        tensors[1].set_data_from_numpy(np.array([1 << 40], np.int64))
+        with self.assertRaises(InferenceServerException) as caught:
+            self.client.infer("spread", tensors)
+        self.assertIn("RESOURCE_EXHAUSTED", str(caught.exception.status()))
+        self.assertRegex(str(caught.exception), r"needs 4398046511104 bytes, \d+ are available")
+        self.assertEqual(self.memory()["host"]["refused_total"], before["host"]["refused_total"] + 1)
+        self.assert_serves()
 
     def test_over_http_it_is_429(self):
         raw = np.zeros((64, 256), np.float32).tobytes()
