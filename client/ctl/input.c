@@ -135,9 +135,12 @@ static bool make_text(const char *text, struct sluice_tensor *tensor, void **out
     return true;
 }
 
-static bool complain_of_type(const char *argument, const char *datatype)
+/* `word` ends at a comma. */
+static bool complain_of_number(const char *argument, const char *word, const char *datatype)
 {
-    (void)fprintf(stderr, "sluicectl: input '%s': a number is none of %s\n", argument, datatype);
+    (void)fprintf(stderr, "sluicectl: input '%s': '%.*s' is no %s%s\n", argument,
+                  (int)strcspn(word, ","), word, datatype,
+                  strcmp(datatype, "BOOL") == 0 ? ": 0 and 1 are" : "");
     return false;
 }
 
@@ -170,7 +173,7 @@ static bool make_list(const char *argument, const char *text, const struct port_
         const char *end;
 
         if (!number_read(text, tensor->datatype, at, &end) || (*end != ',' && *end != '\0'))
-            return complain_of_type(argument, tensor->datatype);
+            return complain_of_number(argument, text, tensor->datatype);
         text = end + 1;
     }
     return true;

@@ -96,6 +96,24 @@ static int flushed(int exit_status)
     return exit_status == EXIT_DONE ? EXIT_REFUSED : exit_status;
 }
 
+/* "help" alone or with a verb. */
+static int run_help(const struct ctl *ctl)
+{
+    if (ctl->argc == 1) {
+        print_help(stdout);
+        return EXIT_DONE;
+    }
+    for (size_t i = 0; i < sizeof(verbs) / sizeof(verbs[0]); i++) {
+        if (strcmp(verbs[i].name, ctl->argv[1]) != 0)
+            continue;
+        (void)printf("sluicectl %s %s\n    %s\n", verbs[i].name, verbs[i].usage, verbs[i].help);
+        return EXIT_DONE;
+    }
+    (void)fprintf(stderr, "sluicectl: unknown verb '%s'; sluicectl --help lists them\n",
+                  ctl->argv[1]);
+    return EXIT_USAGE;
+}
+
 static int run_verb(struct ctl *ctl, int64_t timeout_us)
 {
     struct sluice_error error;
@@ -115,6 +133,8 @@ static int run_verb(struct ctl *ctl, int64_t timeout_us)
         sluice_close(ctl->client);
         return exit_status;
     }
+    if (strcmp(ctl->argv[0], "help") == 0)
+        return run_help(ctl);
     (void)fprintf(stderr, "sluicectl: unknown verb '%s'; sluicectl --help lists them\n",
                   ctl->argv[0]);
     return EXIT_USAGE;

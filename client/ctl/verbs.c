@@ -1,6 +1,7 @@
 /* Verbs that ask one question and print the answer: a table for people, JSON for programs. */
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -302,6 +303,26 @@ int verb_stats(struct ctl *ctl)
     return ctl_ask(ctl, "Stats", &request, show_stats);
 }
 
+/* Becomes the program of that name that came with this one, installed or just built; returns where
+ * there is none. */
+static void exec_beside(char **arguments)
+{
+    static const char *const places[] = {"", "../sbin/", "../daemon/"};
+    char path[PATH_MAX + 64];
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX);
+    char *name;
+
+    while (length > 0 && path[length - 1] != '/')
+        length--;
+    if (length <= 0)
+        return;
+    name = path + length;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        (void)snprintf(name, 64, "%s%s", places[i], arguments[0]);
+        (void)execv(path, arguments);
+    }
+}
+
 /* Lets the daemon's own program check a file: there is one reader of configurations. */
 static int check_config(const struct ctl *ctl)
 {
@@ -314,9 +335,10 @@ static int check_config(const struct ctl *ctl)
         (void)snprintf(file, sizeof(file), "--config=%s", ctl->argv[2]);
         arguments[2] = file;
     }
+    exec_beside(arguments);
     (void)execvp(arguments[0], arguments);
-    (void)fprintf(stderr,
-                  "sluicectl: sluiced is not in the PATH, and it is what checks a configuration\n");
+    (void)fprintf(stderr, "sluicectl: sluiced is neither beside sluicectl nor in the PATH, and it "
+                          "is what checks a configuration\n");
     return EXIT_REFUSED;
 }
 
@@ -329,13 +351,17 @@ static void show_config(const json_t *answer)
 
     json_array_foreach(json_object_get(answer, "entries"), i, entry)
     {
-        char key[128];
+        char key[128], reload[256];
 
         (void)snprintf(key, sizeof(key), "%s.%s", json_text(entry, "section"),
                        json_text(entry, "key"));
-        table_add(table, (const char *const[]){
-                             key, json_text(entry, "value"), json_text(entry, "origin"),
-                             json_is_true(json_object_get(entry, "live")) ? "live" : "restart"});
+        if (json_object_get(entry, "waiting") != NULL)
+            (void)snprintf(reload, sizeof(reload), "restart, then %s", json_text(entry, "waiting"));
+        else
+            (void)snprintf(reload, sizeof(reload), "%s",
+                           json_is_true(json_object_get(entry, "live")) ? "live" : "restart");
+        table_add(table, (const char *const[]){key, json_text(entry, "value"),
+                                               json_text(entry, "origin"), reload});
     }
     table_print(table, stdout);
 }

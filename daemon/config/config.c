@@ -292,16 +292,18 @@ static enum status read_instance(struct config_set *set, const struct config_sou
 
 /* ---- environment and --set ---- */
 
-/* Whether SLUICE_<tail> begins with the name of a section: then it is ours, and must be a key. */
-static bool is_of_a_section(const char *tail)
+/* Whether NAME of SLUICE_NAME begins with the name of a section or what looks like one: then it
+ * must be a key.  Everything else is somebody's own: SLUICE_LOG, or SLUICE_SERVICE_HOST, which
+ * orchestrators set for a service of that name. */
+static bool is_of_a_section(const char *name)
 {
-    for (size_t i = 0; i < CONFIG_KEYS; i++) {
-        size_t length = strlen(config_keys[i].section);
+    size_t length = strcspn(name, "_");
+    char word[32];
 
-        if (strncasecmp(tail, config_keys[i].section, length) == 0 && tail[length] == '_')
-            return true;
-    }
-    return false;
+    if (name[length] != '_' || length >= sizeof(word))
+        return false;
+    snprintf(word, sizeof(word), "%.*s", (int)length, name);
+    return key_is_near_section(word);
 }
 
 static enum status read_variable(struct config_set *set, const char *variable, struct error *err)
@@ -311,10 +313,12 @@ static enum status read_variable(struct config_set *set, const char *variable, s
     size_t index;
     enum status status;
 
-    if (strncmp(variable, "SLUICE_", 7) != 0 || equals == NULL || !is_of_a_section(variable + 7))
+    if (strncmp(variable, "SLUICE_", 7) != 0 || equals == NULL)
         return STATUS_OK;
     snprintf(name, sizeof(name), "%.*s", (int)(equals - variable), variable);
     index = key_by_environment(name + 7);
+    if (index == CONFIG_KEYS && !is_of_a_section(name + 7))
+        return STATUS_OK;
     if (index == CONFIG_KEYS)
         return error_set(err, STATUS_INVALID,
                          "environment variable %s stands for no key; a key is spelled like "
@@ -421,8 +425,13 @@ void config_for_each(const struct config_set *set, config_each_fn each, void *ar
         const struct key *key = &config_keys[i];
         char *text = value_text(set, i);
 
-        each(arg, key->section, key->name, text != NULL ? text : "?", set->settings[i].origin,
-             key->is_live, key->help);
+        each(arg, &(struct config_entry){.section = key->section,
+                                         .key = key->name,
+                                         .value = text != NULL ? text : "?",
+                                         .origin = set->settings[i].origin,
+                                         .waiting = set->settings[i].waiting,
+                                         .live = key->is_live,
+                                         .help = key->help});
         free(text);
     }
 }
@@ -432,16 +441,15 @@ struct dump {
     const char *section;
 };
 
-static void dump_key(void *arg, const char *section, const char *key, const char *value,
-                     const char *origin, bool live, const char *help)
+static void dump_key(void *arg, const struct config_entry *entry)
 {
     struct dump *dump = arg;
 
-    if (dump->section == NULL || strcmp(dump->section, section) != 0)
-        fprintf(dump->to, "%s[%s]\n", dump->section == NULL ? "" : "\n", section);
-    dump->section = section;
-    fprintf(dump->to, "# %s%s\n# from: %s\n%s=%s\n", help, live ? "" : " (needs a restart)", origin,
-            key, value);
+    if (dump->section == NULL || strcmp(dump->section, entry->section) != 0)
+        fprintf(dump->to, "%s[%s]\n", dump->section == NULL ? "" : "\n", entry->section);
+    dump->section = entry->section;
+    fprintf(dump->to, "# %s%s\n# from: %s\n%s=%s\n", entry->help,
+            entry->live ? "" : " (needs a restart)", entry->origin, entry->key, entry->value);
 }
 
 void config_dump(const struct config_set *set, FILE *to)
@@ -451,28 +459,38 @@ void config_dump(const struct config_set *set, FILE *to)
     config_for_each(set, dump_key, &dump);
 }
 
-static bool is_same(const struct config_set *a, const struct config_set *b, size_t index)
+/* Puts the value of `started` in the place of one that differs. */
+static bool keep_started(struct config_set *set, const struct config_set *started, size_t index)
 {
-    char *left = value_text(a, index), *right = value_text(b, index);
-    bool same = left != NULL && right != NULL && strcmp(left, right) == 0;
+    const struct key *key = &config_keys[index];
+    char *found = value_text(set, index), *runs = value_text(started, index);
+    bool differs = found == NULL || runs == NULL || strcmp(found, runs) != 0;
+    const char *waiting = NULL;
 
-    free(left);
-    free(right);
-    return same;
+    if (differs) {
+        if (found != NULL)
+            waiting = arena_format(&set->arena, "%s", found);
+        memcpy(key_field(key, &set->values), key_field(key, &started->values), key->bytes);
+        set->settings[index] = started->settings[index];
+        set->settings[index].waiting = waiting != NULL ? waiting : "?";
+    }
+    free(found);
+    free(runs);
+    return differs;
 }
 
-void config_restart_changes(const struct config_set *old, const struct config_set *new, char *text,
-                            size_t room)
+void config_keep_started(struct config_set *set, const struct config_set *started, char *text,
+                         size_t room)
 {
     size_t used = 0;
 
     if (room > 0)
         text[0] = '\0';
-    for (size_t i = 0; i < CONFIG_KEYS && used < room; i++) {
+    for (size_t i = 0; i < CONFIG_KEYS; i++) {
         const struct key *key = &config_keys[i];
         int written;
 
-        if (key->is_live || is_same(old, new, i))
+        if (key->is_live || !keep_started(set, started, i) || used >= room)
             continue;
         written = snprintf(text + used, room - used, "%s%s.%s", used == 0 ? "" : ", ", key->section,
                            key->name);

@@ -93,15 +93,23 @@ MUST_CHECK enum status config_read_text(const char *name, const char *text, size
 void config_destroy(struct config_set *set);                      /* NULL is fine */
 const struct config *config_values(const struct config_set *set); /* borrowed */
 
-/* Calls `each` for every key: section, key, value as text, origin ("default", "FILE:LINE", "--set",
- * "environment"), whether reload applies it, help. */
-typedef void (*config_each_fn)(void *arg, const char *section, const char *key, const char *value,
-                               const char *origin, bool live, const char *help);
+struct config_entry {
+    const char *section, *key, *value;
+    const char *origin;  /* "default", "FILE:LINE", "--set", "environment" */
+    const char *waiting; /* the value that a restart would bring; NULL: the same */
+    bool live;           /* a reload applies it */
+    const char *help;
+};
+
+/* Calls `each` for every key; the entry lasts as long as the call. */
+typedef void (*config_each_fn)(void *arg, const struct config_entry *entry);
 void config_for_each(const struct config_set *set, config_each_fn each, void *arg);
 /* The whole configuration as a file: each key below its help and its origin. */
 void config_dump(const struct config_set *set, FILE *to);
-/* Keys that differ between the two and need a restart, as "Section.Key, …"; "" when none. */
-void config_restart_changes(const struct config_set *old, const struct config_set *new, char *text,
-                            size_t room);
+/* Keys that need a restart keep in `set` what the process was started with; `started` must outlive
+ * it.  Those that differ are told as "Section.Key, …", "" when none do, and as waiting from then
+ * on. */
+void config_keep_started(struct config_set *set, const struct config_set *started, char *text,
+                         size_t room);
 
 #endif

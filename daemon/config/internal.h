@@ -34,12 +34,13 @@ struct key {
     const char *help;
     enum key_type type;
     bool is_live;
-    size_t offset; /* in struct config */
+    size_t offset, bytes; /* in struct config */
 };
 
 struct setting {
-    const char *origin; /* "FILE:LINE" …; in the set's arena or static */
+    const char *origin; /* "FILE:LINE" …; in the set's arena, that of what ran first, or static */
     int layer;          /* of the last assignment: lists append within one layer only */
+    const char *waiting; /* what a restart would bring; NULL: the same */
 };
 
 struct config_set {
@@ -54,6 +55,8 @@ extern const struct key config_keys[CONFIG_KEYS];
 MUST_CHECK enum status key_find(const char *section, const char *name, size_t *out_index,
                                 struct error *err);
 bool key_has_section(const char *section);
+/* Whether it is the name of a section, or a misspelling of one; case aside. */
+bool key_is_near_section(const char *word);
 /* The row that SLUICE_<tail> means, underscores and case aside; CONFIG_KEYS: none. */
 size_t key_by_environment(const char *tail);
 /* STATUS_INVALID names the nearest section. */

@@ -1,5 +1,6 @@
 /* The table of all keys, and finding a row by what somebody wrote. */
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "config/internal.h"
@@ -26,6 +27,7 @@ const struct key config_keys[CONFIG_KEYS] = {
         .type = TYPE_##kind,                                                                       \
         .is_live = reload,                                                                         \
         .offset = offsetof(struct config, id.field),                                               \
+        .bytes = sizeof(config_type_##kind),                                                       \
     },
 #define END_SECTION(id)
 #include "config/keys.def"
@@ -34,7 +36,10 @@ const struct key config_keys[CONFIG_KEYS] = {
 #undef END_SECTION
 };
 
-enum { LONGEST_WORD = 63 }; /* of what is compared for nearness */
+enum {
+    LONGEST_WORD = 63, /* of what is compared for nearness */
+    NEAR = 2,          /* edits up to which a word is taken for a misspelling of another */
+};
 
 /* Edits (insert, delete, change a letter, case aside) from one word to the other. */
 static unsigned edit_distance(const char *a, const char *b)
@@ -69,9 +74,9 @@ bool key_has_section(const char *section)
     return false;
 }
 
-enum status key_unknown_section(const char *section, struct error *err)
+/* Edits to the section that is nearest. */
+static unsigned nearest_section(const char *section, const char **out_nearest)
 {
-    const char *nearest = "";
     unsigned best = UINT32_MAX;
 
     for (size_t i = 0; i < CONFIG_KEYS; i++) {
@@ -79,9 +84,42 @@ enum status key_unknown_section(const char *section, struct error *err)
 
         if (distance < best) {
             best = distance;
-            nearest = config_keys[i].section;
+            *out_nearest = config_keys[i].section;
         }
     }
+    return best;
+}
+
+/* " [Server] [Models] …" */
+static const char *list_sections(char *text, size_t room)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < CONFIG_KEYS && used < room; i++)
+        if (i == 0 || config_keys[i].section != config_keys[i - 1].section)
+            used += (size_t)snprintf(text + used, room - used, " [%s]", config_keys[i].section);
+    return text;
+}
+
+bool key_is_near_section(const char *word)
+{
+    const char *nearest = "";
+    unsigned distance = nearest_section(word, &nearest);
+
+    /* Two edits are two letters exchanged, or two words: Service is not Device. */
+    return distance <= (strlen(word) == strlen(nearest) ? NEAR : NEAR - 1);
+}
+
+enum status key_unknown_section(const char *section, struct error *err)
+{
+    const char *nearest = "";
+    unsigned best = nearest_section(section, &nearest);
+    char all[128];
+
+    if (best > NEAR)
+        return error_set(err, STATUS_INVALID, "unknown section [%.64s]; there are%s", section,
+                         list_sections(all, sizeof(all)));
     return error_set(err, STATUS_INVALID, "unknown section [%.64s]; the nearest is [%s]", section,
                      nearest);
 }

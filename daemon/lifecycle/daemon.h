@@ -19,7 +19,8 @@ enum phase { PHASE_STARTING, PHASE_RUNNING, PHASE_DRAINING };
 struct daemon {
     const struct config_source *source;
     struct config_set *config;
-    struct config_set *former; /* before the last reload: somebody may still print it */
+    struct config_set *started; /* what the process began with: keys that need a restart keep it */
+    struct config_set *former;  /* before the last reload: somebody may still print it */
     struct budget budget;
     struct advice advice;
     enum phase phase;
@@ -68,6 +69,8 @@ void drain_on_limit(evutil_socket_t fd, short what, void *daemon);
 void drain_on_signal(evutil_socket_t fd, short what, void *daemon); /* the second one ends it */
 
 /* ---- reload.c ---- */
+/* Destroys it, unless it is what the process began with. */
+void reload_drop(const struct daemon *daemon, struct config_set *set);
 /* Reads everything again; a bad configuration leaves the old one in force.  OK: err->text names
  * what waits for a restart. */
 enum status reload_config(void *daemon, struct error *err);

@@ -234,8 +234,9 @@ static void stop(struct daemon *daemon)
     device_close(daemon->device);
     if (daemon->base != NULL)
         event_base_free(daemon->base);
-    config_destroy(daemon->former);
-    config_destroy(daemon->config);
+    reload_drop(daemon, daemon->former);
+    reload_drop(daemon, daemon->config);
+    config_destroy(daemon->started);
     libevent_global_shutdown();
     alarm(0);
 }
@@ -252,6 +253,7 @@ int lifecycle_run(const struct config_source *source)
         log_error("%s", err.text);
         return EXIT_BAD_CONFIG;
     }
+    daemon.started = daemon.config;
     status = start(&daemon, &err);
     if (status == STATUS_OK) {
         event_base_dispatch(daemon.base);

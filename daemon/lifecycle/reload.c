@@ -39,6 +39,12 @@ static enum status read_config(const struct daemon *daemon, struct config_set **
     return status;
 }
 
+void reload_drop(const struct daemon *daemon, struct config_set *set)
+{
+    if (set != daemon->started)
+        config_destroy(set);
+}
+
 enum status reload_config(void *arg, struct error *err)
 {
     struct daemon *daemon = arg;
@@ -52,8 +58,8 @@ enum status reload_config(void *arg, struct error *err)
         notify_reloading();
     status = read_config(daemon, &set, &daemon->budget, err);
     if (status == STATUS_OK) {
-        config_restart_changes(daemon->config, set, restart, sizeof(restart));
-        config_destroy(daemon->former);
+        config_keep_started(set, daemon->started, restart, sizeof(restart));
+        reload_drop(daemon, daemon->former);
         daemon->former = daemon->config;
         daemon->config = set;
         apply(daemon);

@@ -90,6 +90,8 @@ static void faults_name_file_line_found_and_allowed(void **state)
         {"[Memory]\nlanes=2\n",
          "a.conf:2: unknown key 'lanes' in [Memory]; the nearest is Device.Lanes"},
         {"\n[Sevrer]\n", "a.conf:2: unknown section [Sevrer]; the nearest is [Server]"},
+        {"[Foo]\n",
+         "a.conf:1: unknown section [Foo]; there are [Server] [Models] [Device] [Memory]"},
         {"[Memory\n", "a.conf:1: found '[Memory', a section ends with ']'"},
         {"Limit=1G\n", "a.conf:1: 'Limit=1G' stands before the first [Section]"},
         {"[Memory]\nLimit\n",
@@ -187,7 +189,7 @@ static void a_dump_reads_back_as_itself(void **state)
     assert_true(config_values(back)->memory.low_watermark == 0.123456789);
     assert_true(config_values(back)->memory.idle_decay == CLOCK_NEVER);
     assert_int_equal(config_values(back)->server.metrics_listen.count, 0);
-    config_restart_changes(set, back, second = (char[256]){0}, 256);
+    config_keep_started(back, set, second = (char[256]){0}, 256);
     assert_string_equal(second, "");
     free(first);
     config_destroy(back);
@@ -215,20 +217,18 @@ static const char *next_line(struct document *document, char *line, size_t room)
 }
 
 /* The file must go on with this key: its section if it is new, its help, "#Key=default". */
-static void expect_key(void *arg, const char *section, const char *key, const char *value,
-                       const char *origin, bool live, const char *help)
+static void expect_key(void *arg, const struct config_entry *entry)
 {
     struct document *document = arg;
     char line[256], want[512], found[2048] = "";
 
-    (void)origin;
-    if (strcmp(document->section, section) != 0) {
-        snprintf(want, sizeof(want), "[%s]", section);
+    if (strcmp(document->section, entry->section) != 0) {
+        snprintf(want, sizeof(want), "[%s]", entry->section);
         do
             assert_non_null(next_line(document, line, sizeof(line)));
         while (line[0] == '#' || line[0] == '\0');
         assert_string_equal(line, want);
-        snprintf(document->section, sizeof(document->section), "%s", section);
+        snprintf(document->section, sizeof(document->section), "%s", entry->section);
     }
     while (next_line(document, line, sizeof(line)) != NULL) {
         if (strncmp(line, "# ", 2) == 0)
@@ -237,9 +237,9 @@ static void expect_key(void *arg, const char *section, const char *key, const ch
         else if (line[0] != '\0')
             break;
     }
-    snprintf(want, sizeof(want), "%s%s", help, live ? "" : " (needs a restart)");
+    snprintf(want, sizeof(want), "%s%s", entry->help, entry->live ? "" : " (needs a restart)");
     assert_string_equal(found, want);
-    snprintf(want, sizeof(want), "#%s=%s", key, value);
+    snprintf(want, sizeof(want), "#%s=%s", entry->key, entry->value);
     assert_string_equal(line, want);
 }
 

@@ -57,14 +57,11 @@ static int remove_folder(void **state)
 
 static const char *origin_wanted;
 
-static void find_origin(void *arg, const char *section, const char *key, const char *value,
-                        const char *origin, bool live, const char *help)
+static void find_origin(void *arg, const struct config_entry *entry)
 {
-    (void)value;
-    (void)live;
-    assert_true(strlen(help) > 10);
-    if (strcmp(section, "Memory") == 0 && strcmp(key, origin_wanted) == 0)
-        snprintf(arg, 128, "%s", origin);
+    assert_true(strlen(entry->help) > 10);
+    if (strcmp(entry->section, "Memory") == 0 && strcmp(entry->key, origin_wanted) == 0)
+        snprintf(arg, 128, "%s", entry->origin);
 }
 
 static const char *origin_of(const struct config_set *set, const char *key)
@@ -212,6 +209,33 @@ static void faults_outside_files_name_their_source(void **state)
     setenv("SLUICE_MEMORY_LOW", "1", 1);
     assert_int_equal(config_read(&source, &set, &err), STATUS_INVALID);
     assert_non_null(strstr(err.text, "SLUICE_MEMORY_LOW stands for no key"));
+    unsetenv("SLUICE_MEMORY_LOW");
+    setenv("SLUICE_MEMROY_LIMIT", "1", 1);
+    assert_int_equal(config_read(&source, &set, &err), STATUS_INVALID);
+    assert_non_null(strstr(err.text, "SLUICE_MEMROY_LIMIT stands for no key"));
+    unsetenv("SLUICE_MEMROY_LIMIT");
+}
+
+static void variables_that_are_no_keys_are_let_be(void **state)
+{
+    static const char *const names[] = {"SLUICE_CPU",        "SLUICE_LOG",
+                                        "SLUICE_FAULT",      "SLUICE_SERVER",
+                                        "SLUICE_PLUGIN_DIR", "SLUICE_SERVICE_HOST"};
+    struct folder *f = *state;
+    struct config_source source = {.file = f->file};
+    struct config_set *set;
+    struct error err;
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *was = getenv(names[i]);
+
+        if (was == NULL)
+            setenv(names[i], "x", 1);
+        assert_int_equal(config_read(&source, &set, &err), STATUS_OK);
+        if (was == NULL)
+            unsetenv(names[i]);
+        config_destroy(set);
+    }
 }
 
 static void a_missing_file_is_not_found(void **state)
@@ -247,21 +271,53 @@ static void a_pipe_that_nobody_writes_to_is_refused(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+static void expect_lanes_to_wait(void *arg, const struct config_entry *entry)
+{
+    if (strcmp(entry->key, "Lanes") == 0) {
+        assert_string_equal(entry->value, "1");
+        assert_string_equal(entry->waiting, "2");
+        assert_string_equal(entry->origin, "default");
+        ++*(int *)arg;
+    } else if (strcmp(entry->key, "Load") != 0) {
+        assert_null(entry->waiting);
+    }
+}
+
+static void keys_that_need_a_restart_keep_what_was_started_with(void **state)
+{
+    struct config_set *started = read_text("[Models]\nLoad=b c\n");
+    struct config_set *set = read_text("[Memory]\nLimit=1G\n[Device]\nLanes=2\n[Models]\nLoad=a\n");
+    int seen = 0;
+    char text[64];
+
+    (void)state;
+    config_keep_started(set, started, text, sizeof(text));
+    assert_int_equal(config_values(set)->device.lanes, 1);
+    assert_int_equal(config_values(set)->models.load.count, 2);
+    assert_string_equal(config_values(set)->models.load.items[1], "c");
+    assert_int_equal(config_values(set)->memory.limit.bytes, 1 << 30);
+    config_for_each(set, expect_lanes_to_wait, &seen);
+    assert_int_equal(seen, 1);
+    config_destroy(set);
+    config_destroy(started);
+}
+
 static void only_restart_keys_are_named_as_such(void **state)
 {
-    struct config_set *old = read_text("");
+    struct config_set *old = read_text(""), *other = read_text("[Device]\nLanes=2\n");
     struct config_set *new = read_text("[Memory]\nLimit=1G\n[Device]\nLanes=2\nThreads=00\n"
                                        "[Models]\nLoad=a\n");
     char text[64], little[8];
 
     (void)state;
-    config_restart_changes(old, new, text, sizeof(text));
+    config_keep_started(new, old, text, sizeof(text));
     assert_string_equal(text, "Models.Load, Device.Lanes");
-    config_restart_changes(old, new, little, sizeof(little));
-    assert_string_equal(little, "Models.");
-    config_restart_changes(old, old, text, sizeof(text));
+    config_keep_started(other, old, little, sizeof(little));
+    assert_string_equal(little, "Device.");
+    config_keep_started(old, old, text, sizeof(text));
     assert_string_equal(text, "");
     config_destroy(old);
+    config_destroy(other);
     config_destroy(new);
 }
 
@@ -294,9 +350,11 @@ int main(void)
         FILES(files_of_an_instance_come_after_the_shared_ones),
         FILES(an_instance_is_a_plain_name),
         FILES(faults_outside_files_name_their_source),
+        FILES(variables_that_are_no_keys_are_let_be),
         cmocka_unit_test(a_missing_file_is_not_found),
         cmocka_unit_test(a_pipe_that_nobody_writes_to_is_refused),
         cmocka_unit_test(only_restart_keys_are_named_as_such),
+        cmocka_unit_test(keys_that_need_a_restart_keep_what_was_started_with),
         FILES(reading_survives_every_failed_allocation),
     };
 

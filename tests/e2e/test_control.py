@@ -179,6 +179,27 @@ class Control(Case):
             self.assertEqual(self.run_ctl(*words).returncode, 2, words)
         self.assertEqual(self.run_ctl("health").returncode, 0)
 
+    def test_help_is_a_verb_too(self):
+        whole = self.run_ctl("help")
+        self.assertEqual((whole.returncode, whole.stdout), (0, self.run_ctl("--help").stdout))
+        self.assertIn("sluicectl reload [--wait]", self.run_ctl("help", "reload").stdout)
+        self.assertEqual(self.run_ctl("help", "frobnicate").returncode, 2)
+
+    def test_the_daemon_that_checks_a_configuration_is_found_without_a_path(self):
+        file = harness.temporary_file(self, "[Memory]\nLimit=1G\n")
+        done = subprocess.run(self.ctl_command("config", "check", file), stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.PIPE, env={"PATH": "/nonexistent"}, timeout=harness.PATIENCE)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_number_that_is_none_is_named(self):
+        self.ctl("load", "magika")
+        for value, wanted in (("1,true,3", "'true' is no INT32"), ("7,,3", "'' is no INT32")):
+            count = value.count(",") + 1
+            done = self.run_ctl("infer", "magika", "-i", "bytes=" + value + ",0" * (2048 - count))
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(wanted, done.stderr[-200:])
+        self.ctl("unload", "magika")
+
     def test_who_names_no_input_is_told_which_there_are(self):
         self.ctl("load", "magika")
         done = self.run_ctl("infer", "magika")
@@ -216,6 +237,20 @@ class Reload(Case):
         self.rewrite("[Memory]\nHighWatermark=0.8\n[Device]\nLanes=2\n")
         self.assertEqual(self.ctl("reload", "--wait")["needs_restart"], "Device.Lanes")
         self.assertEqual(self.ctl("memory")["watermarks"]["high"], int(0.8 * (256 << 20)))
+
+    def test_what_waits_for_a_restart_is_told_until_it_is_as_it_runs(self):
+        def lanes():
+            entries = self.ctl("config", "show")["entries"]
+            return next(entry for entry in entries if entry["key"] == "Lanes")
+
+        self.rewrite("[Device]\nLanes=4\n")
+        for _ in range(2):
+            self.assertEqual(self.ctl("reload", "--wait")["needs_restart"], "Device.Lanes")
+            self.assertEqual((lanes()["value"], lanes()["waiting"]), ("1", "4"))
+        self.rewrite("")
+        self.assertEqual(self.ctl("reload", "--wait")["needs_restart"], "")
+        self.assertEqual(lanes()["value"], "1")
+        self.assertNotIn("waiting", lanes())
 
     def test_a_bad_file_is_refused_and_changes_nothing(self):
         self.rewrite("[Memory]\nHighWatermark=0.1\n")

@@ -169,12 +169,12 @@ void run_admin_stats(struct call *call)
 
 /* ---- configuration ---- */
 
-static void add_key(void *arg, const char *section, const char *key, const char *value,
-                    const char *origin, bool live, const char *help)
+static void add_key(void *arg, const struct config_entry *entry)
 {
-    (void)json_array_append_new(arg, json_pack("{s:s,s:s,s:s,s:s,s:b,s:s}", "section", section,
-                                               "key", key, "value", value, "origin", origin, "live",
-                                               live, "help", help));
+    (void)json_array_append_new(
+        arg, json_pack("{s:s,s:s,s:s,s:s,s:s*,s:b,s:s}", "section", entry->section, "key",
+                       entry->key, "value", entry->value, "origin", entry->origin, "waiting",
+                       entry->waiting, "live", entry->live, "help", entry->help));
 }
 
 void run_admin_config(struct call *call)
