@@ -22,7 +22,9 @@ struct marks_facts {
     const char *largest_model;   /* NULL: none is known */
 };
 
-enum { MARKS_SENTENCE_BYTES = 512 };
+enum { MARKS_SENTENCE_BYTES = 512, MARKS_SIZE_BYTES = 32 };
+/* "1.5 GiB", in the unit that suits the size; returns `text`. */
+const char *marks_size(uint64_t bytes, char text[MARKS_SIZE_BYTES]);
 typedef void (*marks_warn_fn)(void *arg, const char *sentence);
 /* Calls `warn` for each fault; returns how many there are. */
 unsigned marks_check(const struct marks_facts *facts, marks_warn_fn warn, void *arg);

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "govern/marks.h"
+
 struct tally {
     unsigned ready, loading, failed;
 };
@@ -21,7 +23,7 @@ static void count_model(void *arg, const struct model_info *info, struct model *
 void status_line(struct repository *repository, struct warden *warden, bool is_starting, char *text,
                  size_t room)
 {
-    const double gib = 1 << 30;
+    char reserved[MARKS_SIZE_BYTES], budget[MARKS_SIZE_BYTES];
     struct tally tally = {0};
     struct warden_view view;
     char failed[32] = "";
@@ -33,7 +35,7 @@ void status_line(struct repository *repository, struct warden *warden, bool is_s
     if (is_starting)
         snprintf(text, room, "Loading models (%u ready%s)", tally.ready, failed);
     else
-        snprintf(text, room, "Serving %u models%s | memory %.1f of %.1f GiB | level %s",
-                 tally.ready, failed, (double)view.ledger.reserved_bytes / gib,
-                 (double)view.ledger.budget_bytes / gib, govern_level_name(view.level));
+        snprintf(text, room, "Serving %u models%s | memory %s of %s | level %s", tally.ready,
+                 failed, marks_size(view.ledger.reserved_bytes, reserved),
+                 marks_size(view.ledger.budget_bytes, budget), govern_level_name(view.level));
 }

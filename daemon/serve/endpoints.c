@@ -151,6 +151,13 @@ static const char *method_names(unsigned methods)
     return names[methods & (1U << HTTP1_GET | 1U << HTTP1_POST)];
 }
 
+/* What answers yes or no can be asked by HEAD as well: balancers do. */
+static bool takes(const struct route *route, enum http1_method method)
+{
+    return route->method == method || (method == HTTP1_HEAD_ONLY && route->method == HTTP1_GET &&
+                                       route->answer == ANSWER_FLAG);
+}
+
 int route_find(struct call *call, enum listener_role role, const struct http1_head *head)
 {
     struct slice path = head->path;
@@ -165,7 +172,7 @@ int route_find(struct call *call, enum listener_role role, const struct http1_he
             !match(route->pattern, path, call->path))
             continue;
         methods |= 1U << route->method;
-        if (route->method != head->method)
+        if (!takes(route, head->method))
             continue;
         call->route = route;
         call->endpoint = route->endpoint;

@@ -77,6 +77,17 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 }
 
 enum { SAW_POST = 1, SAW_PATH = 2, SAW_GRPC = 4, SAW_TWICE = 8, SAW_ALL = 7 };
+enum { SAW_NO_TIME = 16 }; /* a timeout that cannot be read */
+
+/* "application/grpc", with a suffix or parameters or without; gRPC-Web is framed in another way. */
+static bool is_grpc(const uint8_t *value, size_t size)
+{
+    static const char type[] = "application/grpc";
+    size_t length = sizeof(type) - 1;
+
+    return starts_with(value, size, type) &&
+           (size == length || value[length] == '+' || value[length] == ';' || value[length] == ' ');
+}
 
 static void on_pseudo_header(struct call *call, const uint8_t *name, size_t name_size,
                              const uint8_t *value, size_t size)
@@ -105,11 +116,13 @@ static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const
     if (name[0] == ':') {
         on_pseudo_header(call, name, name_size, value, size);
     } else if (is_name(name, name_size, "content-type")) {
-        if (starts_with(value, size, "application/grpc"))
+        if (is_grpc(value, size))
             call->seen |= SAW_GRPC;
     } else if (is_name(name, name_size, "grpc-timeout")) {
         if (parse_timeout(value, size, &timeout_us))
             call->deadline_us = call->server->turn_us + timeout_us;
+        else
+            call->seen |= SAW_NO_TIME;
     } else if (is_name(name, name_size, "grpc-encoding")) {
         call->coding = is_name(value, size, "identity")  ? CODING_IDENTITY
                        : is_name(value, size, "gzip")    ? CODING_GZIP
@@ -143,7 +156,7 @@ static void on_headers(struct call *call)
                   call->head_bytes, HEADER_LIST_MAX);
         return;
     }
-    if (call->seen != SAW_ALL) {
+    if ((call->seen & ~SAW_NO_TIME) != SAW_ALL) {
         refuse_http(call, (call->seen & SAW_GRPC) != 0);
         return;
     }
@@ -155,6 +168,12 @@ static void on_headers(struct call *call)
     if (call->coding == CODING_UNKNOWN) {
         call->body.state = BODY_REFUSED;
         call_fail(call, STATUS_UNSUPPORTED, "grpc-encoding is none of identity, gzip, deflate");
+        return;
+    }
+    if ((call->seen & SAW_NO_TIME) != 0) {
+        call->body.state = BODY_REFUSED;
+        call_fail(call, STATUS_INVALID,
+                  "grpc-timeout is not 1 to 8 digits and one of the units H, M, S, m, u, n");
         return;
     }
     call->is_stream = call->endpoint->is_stream;

@@ -15,6 +15,9 @@
 #include "observe/log.h"
 #include "serve/internal.h"
 
+/* Nothing outlives a restart of the machine there. */
+#define RUNTIME_FOLDER "/run/"
+
 enum { BACKLOG = 1024 };
 
 const char *listener_role_name(enum listener_role role)
@@ -165,6 +168,8 @@ static bool is_stale(const struct sockaddr_un *address)
     return stale;
 }
 
+/* Only where what programs make goes away by itself: elsewhere a folder that is not there is a
+ * slip of the pen. */
 static void make_parent(const char *path)
 {
     char parent[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -172,7 +177,7 @@ static void make_parent(const char *path)
 
     (void)snprintf(parent, sizeof(parent), "%s", path);
     slash = strrchr(parent, '/');
-    if (slash == NULL || slash == parent)
+    if (strncmp(path, RUNTIME_FOLDER, strlen(RUNTIME_FOLDER)) != 0 || slash == NULL)
         return;
     *slash = '\0';
     (void)mkdir(parent, 0755);
@@ -211,7 +216,9 @@ static enum status open_unix(struct server *server, enum listener_role role, con
     if (fd < 0)
         return error_set(err, STATUS_IO, "cannot make a socket: %s", strerror(errno));
     if (bind_unix(fd, &address) != 0) {
-        status = error_set(err, STATUS_IO, "cannot listen on unix:%s: %s", path, strerror(errno));
+        status =
+            error_set(err, STATUS_IO, "cannot listen on unix:%s: %s%s", path, strerror(errno),
+                      errno == ENOENT ? "; folders are made below " RUNTIME_FOLDER " only" : "");
         (void)close(fd);
         return status;
     }

@@ -341,6 +341,15 @@ class Clients(Case):
             self.fails("CUDA shared memory is not supported: the daemon runs on the device 'cpu'",
                        client.register_cuda_shared_memory, "c", base64.b64encode(b"x" * 64), 0, 64)
 
+    def test_a_key_or_name_with_a_nul_is_refused(self):
+        _, key = self.create(64)
+        for name, wanted in (("nul", key + "\0x"), ("nul\0x", key)):
+            for client, _ in self.both():
+                with self.assertRaises(InferenceServerException):
+                    client.register_system_shared_memory(name, wanted, 64)
+            self.fails("holds a NUL character", self.grpc.register_system_shared_memory, name, wanted, 64)
+        self.assertFalse(self.grpc.get_system_shared_memory_status().regions)
+
     def test_a_name_is_taken_once(self):
         for client, _ in self.both():
             _, key = self.create(64)

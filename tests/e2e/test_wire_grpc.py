@@ -110,6 +110,49 @@ class Wire(Case):
         self.assertIn("larger than the limit of 16384", text)
         self.assertTrue(unary(self.channel, INFER, request()))
 
+    def raw_call(self, *headers):
+        """What a call of ServerLive with these headers brings, in bytes; short values are not packed."""
+        block = b"".join(b"\0" + bytes([len(part[0])]) + part[0] + bytes([len(part[1])]) + part[1] for part in
+                         ((b":method", b"POST"), (b":scheme", b"http"), (b":authority", b"x"),
+                          (b":path", b"/inference.GRPCInferenceService/ServerLive"), *headers))
+
+        def frame(kind, flags, stream_id, data):
+            return len(data).to_bytes(3, "big") + bytes([kind, flags]) + stream_id.to_bytes(4, "big") + data
+
+        answer = b""
+        with self.server.connect("grpc") as connection:
+            connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"") +
+                               frame(1, 4, 1, block) + frame(0, 1, 1, bytes(5)) +
+                               frame(7, 0, 0, bytes(8)))  # GOAWAY: the end, once it is answered
+            while piece := connection.recv(65536):
+                answer += piece
+        return answer
+
+    def test_a_timeout_that_cannot_be_read_is_refused(self):
+        grpc_type = (b"content-type", b"application/grpc")
+        for timeout in (b"abc", b"-1S", b"123456789S", b"5", b"5s"):
+            self.assertIn(b"\x013", self.raw_call(grpc_type, (b"grpc-timeout", timeout)), timeout)
+        self.assertIn(b"\x010", self.raw_call(grpc_type, (b"grpc-timeout", b"5S")))
+
+    def test_other_framings_are_no_grpc(self):
+        for kind in (b"application/grpc-web", b"application/grpc-web+proto", b"application/grpcx", b"text/plain"):
+            self.assertIn(b"\x03415", self.raw_call((b"content-type", kind)), kind)
+        for kind in (b"application/grpc+proto", b"application/grpc;charset=utf-8"):
+            self.assertIn(b"\x010", self.raw_call((b"content-type", kind)), kind)
+
+    def test_a_parameter_out_of_range_names_what_is_allowed(self):
+        def with_parameter(name, value):
+            return request() + field(4, field(1, name) + field(2, value))
+
+        minus = b"\x10" + varint((1 << 64) - 1)  # int64_param: -1
+        for name, value, words in ((b"timeout", minus, "'timeout' is -1, allowed are 0 to"),
+                                   (b"timeout", b"\x28" + varint(1 << 63), "is 9223372036854775808, allowed"),
+                                   (b"priority", minus, "'priority' is -1, allowed are 0 to")):
+            text = self.fails(grpc.StatusCode.INVALID_ARGUMENT,
+                              lambda: unary(self.channel, INFER, with_parameter(name, value)))
+            self.assertIn(words, text)
+        self.assertTrue(unary(self.channel, INFER, with_parameter(b"priority", b"\x28" + varint(1 << 63))))
+
     def test_compressed_messages_are_read(self):
         for coding in (grpc.Compression.Gzip, grpc.Compression.Deflate):
             raw = bytes(100000)

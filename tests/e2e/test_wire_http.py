@@ -99,6 +99,18 @@ class Wire(unittest.TestCase):
         self.assertTrue(second.startswith(b"HTTP/1.1 200 "), second)
         self.assertEqual(json.loads(body), {"live": True})
 
+    def test_health_can_be_asked_by_head(self):
+        connection = self.server.connect()
+        connection.sendall(b"HEAD /v2/health/ready HTTP/1.1\r\nHost: x\r\n\r\n"
+                           b"HEAD /v2/models/nothing/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        data = b""
+        while piece := connection.recv(65536):
+            data += piece
+        ready, nothing, rest = data.split(b"\r\n\r\n")
+        self.assertTrue(ready.startswith(b"HTTP/1.1 200 "), ready)
+        self.assertRegex(nothing, rb"^HTTP/1.1 4\d\d ")
+        self.assertEqual(rest, b"")
+
     def test_blank_lines_before_a_request_are_let_pass(self):
         request = infer_request()
         connection = self.server.connect()
@@ -172,6 +184,23 @@ class Wire(unittest.TestCase):
             self.assertEqual(headers["Content-Encoding"], coding)
             plain = gzip.decompress(answer) if coding == "gzip" else zlib.decompress(answer)
             self.assertTrue(plain.endswith(struct.pack("<f", 1.5) * 1000))
+
+    def test_gzip_of_several_members_is_one_body(self):
+        size, body = infer_body(1000)
+        pieces = [body[:1], b"", body[1:300], body[300:]]
+        for tail, expected in ((b"", 200), (b"x", 400), (gzip.compress(b"")[:15], 400)):
+            status, _, answer = self.server.request(
+                "POST", "/v2/models/ident/infer", b"".join(map(gzip.compress, pieces)) + tail,
+                {"Content-Encoding": "gzip", "Inference-Header-Content-Length": str(size)})
+            self.assertEqual(status, expected, answer)
+        self.assertIn(b"damaged or cut off", answer)
+
+    def test_so_is_one_of_many_members(self):
+        status, _, answer = self.server.request(
+            "POST", "/v2/models/ident/infer", gzip.compress(b" " * 100000) * 50,
+            {"Content-Encoding": "gzip"})
+        self.assertEqual(status, 429)
+        self.assertIn(b"MaxMessageBytes", answer)
 
     def test_a_bomb_is_refused_at_the_limit(self):
         status, _, answer = self.server.request("POST", "/v2/models/ident/infer",

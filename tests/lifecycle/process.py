@@ -148,6 +148,13 @@ class ProcessTest(unittest.TestCase):
         with self.assertRaisesRegex(AssertionError, "WATCHDOG never came"):
             daemon.wait_for("WATCHDOG")
 
+    def test_a_folder_for_a_socket_is_not_made_anywhere(self):
+        folder = os.path.join(self.folder.name, "slip")
+        daemon = self.start(args=("--set", f"Server.HttpListen=unix:{folder}/http.sock"))
+        self.assertNotEqual(daemon.process.wait(PATIENCE), 0)
+        self.assertIn("folders are made below /run/ only", daemon.text())
+        self.assertFalse(os.path.exists(folder))
+
     def test_hangup_reloads(self):
         daemon = self.start()
         daemon.wait_for("READY")

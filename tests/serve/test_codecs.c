@@ -397,6 +397,31 @@ static void the_best_classes_come_first(void **state)
     assert_memory_equal("5.000000:1:dog", tensor.elements[3].data, 14);
 }
 
+/* Beyond 2^53 neighbours are one double. */
+static void classes_of_64_bits_are_told_apart_and_written_exactly(void **state)
+{
+    int64_t values[] = {INT64_C(9007199254740992), INT64_C(9007199254740993), -1, INT64_MIN};
+    uint64_t large[] = {UINT64_MAX - 1, UINT64_MAX, 0, UINT64_C(1) << 63};
+    struct model_port port = {.name = "y", .dtype = DTYPE_INT64};
+    struct response_tensor tensor = {
+        .name = "y", .dtype = DTYPE_INT64, .shape = {2, {1, 4}}, .raw = {values, 32}};
+    struct response_tensor other = {
+        .name = "y", .dtype = DTYPE_UINT64, .shape = {2, {1, 4}}, .raw = {large, 32}};
+
+    (void)state;
+    assert_int_equal(STATUS_OK, classify(call, &port, true, 4, &tensor, &err));
+    assert_memory_equal("9007199254740993:1", tensor.elements[0].data, 18);
+    assert_memory_equal("9007199254740992:0", tensor.elements[1].data, 18);
+    assert_memory_equal("-1:2", tensor.elements[2].data, 4);
+    assert_memory_equal("-9223372036854775808:3", tensor.elements[3].data, 22);
+    port.dtype = DTYPE_UINT64;
+    assert_int_equal(STATUS_OK, classify(call, &port, true, 4, &other, &err));
+    assert_memory_equal("18446744073709551615:1", other.elements[0].data, 22);
+    assert_memory_equal("18446744073709551614:0", other.elements[1].data, 22);
+    assert_memory_equal("9223372036854775808:3", other.elements[2].data, 21);
+    assert_memory_equal("0:2", other.elements[3].data, 3);
+}
+
 static void every_endpoint_has_a_unique_path_and_every_route_a_field_for_its_variables(void **state)
 {
     const struct endpoint *const *endpoints;
@@ -452,6 +477,7 @@ int main(void)
         TEST(an_input_that_says_a_thing_twice_is_refused),
         TEST(answers_are_what_protobuf_reads),
         TEST(the_best_classes_come_first),
+        TEST(classes_of_64_bits_are_told_apart_and_written_exactly),
         cmocka_unit_test(
             every_endpoint_has_a_unique_path_and_every_route_a_field_for_its_variables),
         cmocka_unit_test(a_path_is_not_over_at_a_nul),

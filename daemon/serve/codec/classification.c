@@ -9,14 +9,41 @@
 
 enum { CLASSES_MAX = 1000000, TEXT_MAX = 400 };
 
-/* `a` stands before `b`: larger, or equal and earlier; NaN comes last. */
-static bool is_better(enum dtype dtype, const void *row, uint32_t a, uint32_t b)
+/* No double holds every number of 64 bits.  Shifted by half the range, those with a sign are in
+ * the same order as those without. */
+static uint64_t read_wide(enum dtype dtype, const void *row, size_t index)
+{
+    uint64_t value;
+
+    memcpy(&value, (const char *)row + index * sizeof(value), sizeof(value));
+    return dtype == DTYPE_INT64 ? value ^ (UINT64_C(1) << 63) : value;
+}
+
+static bool is_wide(enum dtype dtype)
+{
+    return dtype == DTYPE_INT64 || dtype == DTYPE_UINT64;
+}
+
+static bool is_better_wide(enum dtype dtype, const void *row, uint32_t a, uint32_t b)
+{
+    uint64_t left = read_wide(dtype, row, a), right = read_wide(dtype, row, b);
+
+    return left != right ? left > right : a < b;
+}
+
+static bool is_better_number(enum dtype dtype, const void *row, uint32_t a, uint32_t b)
 {
     double left = element_read(dtype, row, a), right = element_read(dtype, row, b);
 
     if (left != right && (left == left || right == right))
         return left == left && (right != right || left > right);
     return a < b;
+}
+
+/* `a` stands before `b`: larger, or equal and earlier; NaN comes last. */
+static bool is_better(enum dtype dtype, const void *row, uint32_t a, uint32_t b)
+{
+    return is_wide(dtype) ? is_better_wide(dtype, row, a, b) : is_better_number(dtype, row, a, b);
 }
 
 /* A heap whose root is the worst of those kept. */
@@ -57,15 +84,28 @@ static void select_best(enum dtype dtype, const void *row, size_t size, uint32_t
     }
 }
 
+/* "VALUE:INDEX"; returns the length. */
+static int write_value(enum dtype dtype, const void *row, uint32_t index, char text[TEXT_MAX])
+{
+    double value = element_read(dtype, row, index);
+    uint64_t wide;
+
+    if (is_wide(dtype)) {
+        memcpy(&wide, (const char *)row + index * sizeof(wide), sizeof(wide));
+        return dtype == DTYPE_INT64
+                   ? snprintf(text, TEXT_MAX, "%" PRId64 ":%" PRIu32, (int64_t)wide, index)
+                   : snprintf(text, TEXT_MAX, "%" PRIu64 ":%" PRIu32, wide, index);
+    }
+    return dtype_is_float(dtype) ? snprintf(text, TEXT_MAX, "%f:%" PRIu32, value, index)
+                                 : snprintf(text, TEXT_MAX, "%.0f:%" PRIu32, value, index);
+}
+
 static struct bytes describe(struct call *call, const struct model_port *port, const void *row,
                              uint32_t index)
 {
-    double value = element_read(port->dtype, row, index);
     const char *label = index < port->labels ? port->label[index] : NULL;
     char text[TEXT_MAX];
-    int length = dtype_is_float(port->dtype)
-                     ? snprintf(text, sizeof(text), "%f:%" PRIu32, value, index)
-                     : snprintf(text, sizeof(text), "%.0f:%" PRIu32, value, index);
+    int length = write_value(port->dtype, row, index, text);
     size_t size = length < 0 ? 0 : (size_t)length;
     size_t label_size = label != NULL ? strlen(label) : 0;
     char *copy = call_take(call, size + 1 + label_size + 1);

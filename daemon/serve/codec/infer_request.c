@@ -1,6 +1,7 @@
 #include "serve/codec/infer_request.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "serve/codec/typed_contents.h"
@@ -91,6 +92,17 @@ static enum status wrong_kind(const struct parameter *parameter, const char *kin
                      (int)parameter->key.size, parameter->key.data, kind);
 }
 
+static enum status wrong_number(const struct parameter *parameter, const char *allowed,
+                                struct error *err)
+{
+    char found[32];
+
+    (void)snprintf(found, sizeof(found), parameter->kind == UINT64_PARAM ? "%" PRIu64 : "%" PRId64,
+                   (uint64_t)parameter->number);
+    return error_set(err, STATUS_INVALID, "parameter '%.*s' is %s, allowed are %s",
+                     (int)parameter->key.size, parameter->key.data, found, allowed);
+}
+
 /* As Ollama's users write it: "5m", or seconds as a number. */
 static enum status read_keep_alive(struct infer_message *message, const struct parameter *parameter,
                                    struct error *err)
@@ -116,12 +128,16 @@ static enum status read_request_parameter(struct infer_message *message,
     bool is_number = parameter->kind == INT64_PARAM || parameter->kind == UINT64_PARAM;
 
     if (key_is(parameter, "priority")) {
-        if (!is_number || parameter->number < 0)
+        if (!is_number)
             return wrong_kind(parameter, "int64_param or uint64_param", err);
+        if (parameter->kind == INT64_PARAM && parameter->number < 0)
+            return wrong_number(parameter, "0 to 18446744073709551615", err);
         message->priority = (uint64_t)parameter->number;
     } else if (key_is(parameter, "timeout")) {
-        if (!is_number || parameter->number < 0)
+        if (!is_number)
             return wrong_kind(parameter, "int64_param", err);
+        if (parameter->number < 0)
+            return wrong_number(parameter, "0 to 9223372036854775807 microseconds", err);
         message->timeout_us = parameter->number;
     } else if (key_is(parameter, "keep_alive")) {
         return read_keep_alive(message, parameter, err);

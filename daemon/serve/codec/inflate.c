@@ -21,6 +21,20 @@ static int window_bits(const struct call *call)
     return RAW_BITS;
 }
 
+/* gzip may come as several members behind one another, which are one body. */
+static int run_members(const struct call *call, z_stream *stream)
+{
+    int result = inflate(stream, Z_NO_FLUSH);
+
+    while (result == Z_STREAM_END && stream->avail_in > 0 && call->coding == CODING_GZIP) {
+        result = inflateReset(stream);
+        if (result != Z_OK || stream->avail_out == 0)
+            break; /* the next one begins with more room */
+        result = inflate(stream, Z_NO_FLUSH);
+    }
+    return result;
+}
+
 /* Runs the stream to its end into a buffer that doubles; the buffers belong to the call. */
 static enum status run_inflate(struct call *call, z_stream *stream, uint8_t **out_bytes,
                                size_t *out_size, struct error *err)
@@ -42,7 +56,7 @@ static enum status run_inflate(struct call *call, z_stream *stream, uint8_t **ou
         bytes = grown;
         stream->next_out = bytes + done;
         stream->avail_out = (uInt)(room - done < CHUNK_MAX ? room - done : CHUNK_MAX);
-        result = inflate(stream, Z_NO_FLUSH);
+        result = run_members(call, stream);
         done = (size_t)(stream->next_out - bytes);
         if (done > limit)
             return error_set(err, STATUS_NO_MEMORY,

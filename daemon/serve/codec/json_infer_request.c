@@ -126,6 +126,16 @@ static bool settle_shared(struct reader *reader, const char *what, struct slice 
     return reader->status == STATUS_OK || scan_fail(&reader->scan, "refused");
 }
 
+static bool read_binary_size(struct reader *reader, struct slice input, int64_t *binary_size)
+{
+    if (!scan_integer(&reader->scan, binary_size))
+        return false;
+    return *binary_size >= 0 ||
+           REFUSE(reader, STATUS_INVALID,
+                  "input '%.*s' has binary_data_size %lld, allowed is 0 or more", (int)input.size,
+                  input.data, (long long)*binary_size);
+}
+
 static bool read_input_parameters(struct reader *reader, struct infer_input *input,
                                   int64_t *binary_size)
 {
@@ -137,8 +147,9 @@ static bool read_input_parameters(struct reader *reader, struct infer_input *inp
     while (scan_next_member(scan, &name)) {
         bool good = shared_is_parameter(name)
                         ? read_shared(reader, name, "input", input->name, &input->shared)
-                    : slice_is(name, "binary_data_size") ? scan_integer(scan, binary_size)
-                                                         : scan_skip(scan);
+                    : slice_is(name, "binary_data_size")
+                        ? read_binary_size(reader, input->name, binary_size)
+                        : scan_skip(scan);
 
         if (!good)
             return false;

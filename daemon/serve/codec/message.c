@@ -3,6 +3,7 @@
 #include "serve/call.h"
 #include "serve/codec/inflate.h"
 #include "serve/codec/json_message.h"
+#include "serve/codec/wire.h"
 #include "serve/endpoint.h"
 
 /* Hostile bytes grow up to 56-fold when unpacked; real requests stay far below this. */
@@ -30,6 +31,28 @@ static void capped_free(void *data, void *pointer)
     (void)pointer; /* with the arena */
 }
 
+/* The field that is text with a NUL in it, or NULL: whoever reads it would see only its head. */
+static const ProtobufCFieldDescriptor *find_cut_text(const ProtobufCMessageDescriptor *descriptor,
+                                                     const void *bytes, size_t size)
+{
+    struct wire wire = wire_over(bytes, size);
+    const ProtobufCFieldDescriptor *found = NULL;
+    struct wire_field part;
+
+    while (found == NULL && wire_next(&wire, &part)) {
+        const ProtobufCFieldDescriptor *field =
+            protobuf_c_message_descriptor_get_field(descriptor, part.number);
+
+        if (field == NULL || part.type != WIRE_BYTES)
+            continue;
+        if (field->type == PROTOBUF_C_TYPE_MESSAGE)
+            found = find_cut_text(field->descriptor, part.bytes, part.size);
+        else if (field->type == PROTOBUF_C_TYPE_STRING && memchr(part.bytes, 0, part.size) != NULL)
+            found = field;
+    }
+    return found;
+}
+
 static enum status unpack(struct call *call, struct error *err)
 {
     const ProtobufCMessageDescriptor *descriptor = call->endpoint->request;
@@ -38,11 +61,16 @@ static enum status unpack(struct call *call, struct error *err)
         .arena = &call->request.arena,
         .left = call->body.received * UNPACK_FACTOR + UNPACK_LEAST,
     };
+    const ProtobufCFieldDescriptor *cut;
 
     call->message = protobuf_c_message_unpack(descriptor, &capped.allocator, call->body.received,
                                               call->body.bytes);
     if (call->message == NULL)
         return error_set(err, STATUS_INTERNAL, "the request is no %s", descriptor->name);
+    cut = find_cut_text(descriptor, call->body.bytes, call->body.received);
+    if (cut != NULL)
+        return error_set(err, STATUS_INVALID, "'%s' holds a NUL character, which no text may",
+                         cut->name);
     return STATUS_OK;
 }
 
