@@ -465,7 +465,7 @@ static void run_batch(struct lane *lane, struct batch *batch, enum status *out_s
             atomic_store(&lane->batcher->device_lost, true);
     }
     stamp(batch);
-    stats_batch(&batch->queue->stats, batch);
+    stats_batch(&batch->queue->stats, batch, *out_status == STATUS_OK);
     batch_release(lane, batch);
 }
 

@@ -252,7 +252,7 @@ response_strings(struct response_buffer *response); /* made when asked for; NULL
 
 void stats_init(struct model_stats *stats);
 /* A batch that ran, well or not. */
-void stats_batch(struct model_stats *stats, const struct batch *batch);
+void stats_batch(struct model_stats *stats, const struct batch *batch, bool is_well);
 /* A request that is done; finished_us and status are set. */
 void stats_request(struct model_stats *stats, const struct request *request);
 

@@ -1,5 +1,6 @@
 /* Statistics of a model version in Triton's terms.  Durations count requests; batch_stats count
- * batches by their rows. */
+ * batches by their rows.  As Triton's: what ended ill, cancelled requests among it, is in `fail`
+ * alone, so that counts agree with each other. */
 #include "base/clock.h"
 #include "batch/internal.h"
 
@@ -35,13 +36,18 @@ static struct batch_stat *batch_row(struct model_stats *stats, int64_t rows)
     return &stats->batches[BATCH_STATS - 1];
 }
 
-void stats_batch(struct model_stats *stats, const struct batch *batch)
+void stats_batch(struct model_stats *stats, const struct batch *batch, bool is_well)
 {
-    struct batch_stat *row = batch_row(stats, batch->rows);
     int64_t input_ns = batch->gathered_ns - batch->started_ns;
     int64_t infer_ns = batch->computed_ns - batch->gathered_ns;
     int64_t output_ns = batch->sliced_ns - batch->computed_ns;
+    struct batch_stat *row;
 
+    histogram_add(&stats->compute_seconds, (double)(batch->sliced_ns - batch->started_ns) * 1e-9);
+    histogram_add(&stats->batch_size, (double)batch->rows);
+    if (!is_well)
+        return;
+    row = batch_row(stats, batch->rows);
     add(&stats->compute_input, batch->count, input_ns);
     add(&stats->compute_infer, batch->count, infer_ns);
     add(&stats->compute_output, batch->count, output_ns);
@@ -49,8 +55,6 @@ void stats_batch(struct model_stats *stats, const struct batch *batch)
     add(&row->infer, 1, infer_ns);
     add(&row->output, 1, output_ns);
     atomic_fetch_add_explicit(&stats->execution_count, 1, memory_order_relaxed);
-    histogram_add(&stats->compute_seconds, (double)(batch->sliced_ns - batch->started_ns) * 1e-9);
-    histogram_add(&stats->batch_size, (double)batch->rows);
 }
 
 static struct duration_stat *outcome_of(struct model_stats *stats, const struct request *request)
@@ -77,10 +81,10 @@ void stats_request(struct model_stats *stats, const struct request *request)
     histogram_add(&stats->request_seconds, (double)total_us * 1e-6);
     if (request->started_us == 0)
         return;
-    add(&stats->queue, 1, (request->started_us - request->queued_us) * 1000);
     histogram_add(&stats->queue_seconds, (double)(request->started_us - request->queued_us) * 1e-6);
     if (request->status != STATUS_OK)
         return;
+    add(&stats->queue, 1, (request->started_us - request->queued_us) * 1000);
     atomic_fetch_add_explicit(&stats->inference_count, (uint64_t)request->rows,
                               memory_order_relaxed);
     atomic_store_explicit(&stats->last_inference_ms, clock_wall_ms(), memory_order_relaxed);

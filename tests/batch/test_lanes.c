@@ -219,6 +219,10 @@ static void a_running_request_can_be_cancelled(void **state)
     fake_gate(&fixture.network, false);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_CANCELLED);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->fail.count), 1);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->execution_count), 0);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->compute_infer.count), 0);
+    assert_int_equal(atomic_load(&queue_stats(fixture.queue)->queue.count), 0);
 }
 
 static void a_full_queue_refuses(void **state)
