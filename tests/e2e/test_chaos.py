@@ -47,6 +47,7 @@ WEIGHTS_OF_EVENTS = {"infer": 50, "rest": 12, "sleep": 10, "wake": 5, "load": 5,
 RULES = [re.compile(rule) for rule in (
     r"UNAVAILABLE.*is not at ready state",                  # unloaded by another event
     r"NOT_FOUND.*has no available versions",                # the same, without a version in the request
+    r"UNAVAILABLE.*is being loaded, it is not ready yet",   # loaded again by another event
     r"UNAVAILABLE.*was unloaded before it was back",
 )]
 # Beside a hog besides: nobody has to wait for ever for memory that it holds.
