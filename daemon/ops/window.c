@@ -212,9 +212,9 @@ void window_turn_narrow(struct window *window)
     }
 }
 
-void window_widen(struct window *w)
+void window_widen(struct window *w, size_t spatial)
 {
-    const size_t missing = WINDOW_MAX_RANK - w->spatial;
+    const size_t missing = w->spatial < spatial ? spatial - w->spatial : 0;
     int64_t *const lists[] = {w->in,       w->out,       w->kernel, w->stride,
                               w->dilation, w->pad_begin, w->pad_end};
 
@@ -223,5 +223,5 @@ void window_widen(struct window *w)
         for (size_t i = 0; i < missing; i++)
             lists[k][i] = lists[k] == w->pad_begin || lists[k] == w->pad_end ? 0 : 1;
     }
-    w->spatial = WINDOW_MAX_RANK;
+    w->spatial += missing;
 }

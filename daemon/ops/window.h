@@ -61,7 +61,7 @@ MUST_CHECK enum status window_resolve_transposed(const struct window_attrs *attr
  * them. */
 void window_turn_narrow(struct window *window);
 
-/* Leading dimensions of size 1 up to WINDOW_MAX_RANK: one loop serves all ranks. */
-void window_widen(struct window *window);
+/* Leading dimensions of size 1, until there are `spatial`: one loop serves all ranks up to it. */
+void window_widen(struct window *window, size_t spatial);
 
 #endif

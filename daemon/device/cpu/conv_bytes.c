@@ -248,7 +248,7 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
     int64_t taps;
 
     TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[QLINEAR_B]->shape, g, err));
-    window_widen(&g->window);
+    window_widen(&g->window, WINDOW_MAX_RANK);
     s->window = &g->window;
     s->groups = s->is_depthwise ? 1 : g->groups;
     s->in = g->in_channels / s->groups;

@@ -16,16 +16,14 @@
 extern const struct direct_ops direct_ops_avx2, direct_ops_avx512;
 
 enum {
-    FEW_PIXELS = 64, /* of an image: see is_quicker() */
-    FEW_BLOCKS = 8,
     FEW_CHANNELS = 8,       /* of a plain input, at most */
     PANEL_BLOCKS = 2,       /* output blocks that a panel of weights is for */
     CHUNK_BYTES = 24 << 10, /* of the weights of a chunk of steps: stay in L1 */
     TILE_BYTES_PACKED = 256 << 10,
-    TILE_BYTES = 512 << 10, /* of a tile's input: stays in L2 */
-    MANY_WEIGHTS = 1 << 20, /* bytes that come from beyond L2 for each tile: … */
-    FEWEST_PIXELS = 48,     /* pixels of a tile, at least */
-    FEWEST_PIXELS_MANY = 96 /* … when there are many weights */
+    TILE_BYTES = 512 << 10,  /* of a tile's input: stays in L2 */
+    MANY_WEIGHTS = 1 << 20,  /* bytes that come from beyond L2 for each tile: … */
+    FEWEST_PIXELS = 48,      /* pixels of a tile, at least */
+    FEWEST_PIXELS_MANY = 196 /* … when there are many weights */
 };
 
 /* NULL at the baseline. */
@@ -39,8 +37,9 @@ static const struct direct_ops *direct_ops_for(enum cpu_isa isa)
 
 struct state {
     struct direct plan;
+    struct phases_form form;
     const struct direct_ops *ops;
-    const float *weights, *bias, *scale, *shift;
+    struct conv_step step;
     struct direct_phase *phases;
     int64_t offsets[]; /* of all phases */
 };
@@ -53,20 +52,6 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static int64_t round_to(int64_t a, int64_t b)
 {
     return ceil_div(a, b) * b;
-}
-
-/* Where this kernel was measured to be quicker than oneDNN's: a map of few pixels, whose weights
- * are then most of the bytes, and blocks of channels that are half empty. */
-static bool is_quicker(const struct kernel_call *call, const struct conv_geometry *g)
-{
-    const int64_t vector = direct_ops_for(cpu_isa_of(call->device))->vector;
-    const int64_t rest = g->in_channels % vector, blocks = ceil_div(g->in_channels, vector);
-    int64_t pixels = 1;
-
-    for (size_t i = 0; i < g->window.spatial; i++)
-        pixels *= g->window.out[i];
-    return pixels <= FEW_PIXELS ||
-           (rest > 0 && rest <= vector - DIRECT_CHANNELS && blocks <= FEW_BLOCKS);
 }
 
 static const char *refuses_any(const struct kernel_call *call, struct phases_form *form)
@@ -92,22 +77,11 @@ static const char *refuses_any(const struct kernel_call *call, struct phases_for
     return NULL;
 }
 
-static const char *refuses_rest(const struct kernel_call *call)
+static const char *refuses(const struct kernel_call *call)
 {
     struct phases_form form;
 
     return refuses_any(call, &form);
-}
-
-static const char *refuses(const struct kernel_call *call)
-{
-    struct phases_form form;
-    const char *refusal = refuses_any(call, &form);
-
-    if (refusal == NULL && !conv_has_prelude(call->op, call->attrs) &&
-        !is_quicker(call, &form.geometry))
-        refusal = "oneDNN is quicker";
-    return refusal;
 }
 
 /* In plain layout, blocks that would be half empty do not matter (pixels.c). */
@@ -385,47 +359,35 @@ static void pack_phase(const struct state *state, const struct phases_form *form
         }
 }
 
-static enum status pack(const struct state *state, const struct phases_form *form,
-                        const struct operand *w, float *packed)
+static enum status pack(const void *arg, const float *weights, float *packed)
 {
+    const struct state *state = arg;
     const struct direct *p = &state->plan;
-    const size_t taps = (size_t)(form->geometry.window.kernel[0] * form->geometry.window.kernel[1]);
-    int64_t *numbers = calloc(taps, sizeof(*numbers));
-    void *copy = NULL;
-    const float *kernels = numbers == NULL ? NULL : constant_floats(w, &copy);
+    const struct window *w = &state->form.geometry.window;
+    int64_t *numbers = calloc((size_t)(w->kernel[0] * w->kernel[1]), sizeof(*numbers));
 
-    if (kernels != NULL) {
-        memset(packed, 0, (size_t)weight_floats(p, state->ops->vector) * sizeof(float));
-        for (int64_t k = 0; k < p->phase_count; k++)
-            pack_phase(state, form, &p->phases[k], kernels, numbers, packed);
-    }
-    free(copy);
+    if (numbers == NULL)
+        return STATUS_NO_MEMORY;
+    memset(packed, 0, (size_t)weight_floats(p, state->ops->vector) * sizeof(float));
+    for (int64_t k = 0; k < p->phase_count; k++)
+        pack_phase(state, &state->form, &p->phases[k], weights, numbers, packed);
     free(numbers);
-    return kernels != NULL ? STATUS_OK : STATUS_NO_MEMORY;
+    return STATUS_OK;
 }
 
-static enum status share_weights(struct kernel_prepare *prepare, const struct phases_form *form,
-                                 struct state *state)
+static enum status share(struct kernel_prepare *prepare, struct state *state)
 {
-    const struct operand *w = prepare->call.in[CONV_W];
+    const struct direct *p = &state->plan;
     const int64_t vector = state->ops->vector;
-    enum status status = STATUS_OK;
     char format[PHASES_FORMAT_BYTES + 32], by_phases[PHASES_FORMAT_BYTES];
-    void *packed;
-    bool is_new;
 
-    phases_format(form, by_phases);
-    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 "%s",
-             channels_of(&state->plan), vector, by_phases);
-    TRY(weights_share(prepare->weights, w->constant_key, format,
-                      (size_t)weight_floats(&state->plan, vector) * sizeof(float), &packed,
-                      &is_new));
-    if (is_new)
-        status = pack(state, form, w, packed);
-    if (status != STATUS_OK)
-        weights_drop(prepare->weights, w->constant_key, format);
-    state->weights = packed;
-    return status;
+    state->step = (struct conv_step){
+        .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
+    phases_format(&state->form, by_phases);
+    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 "%s", channels_of(p), vector,
+             by_phases);
+    return conv_step_share(prepare, format, (size_t)weight_floats(p, vector) * sizeof(float), pack,
+                           state, (size_t)(p->out_blocks * vector), &state->step);
 }
 
 static double element(const struct operand *operand, size_t i)
@@ -471,8 +433,8 @@ static enum status share_prelude(struct kernel_prepare *prepare, struct state *s
                       &factors, &is_new));
     if (is_new)
         fill_prelude(&prepare->call, channels, padded, factors);
-    state->scale = factors;
-    state->shift = state->scale + padded;
+    state->plan.scale = factors;
+    state->plan.shift = state->plan.scale + padded;
     return STATUS_OK;
 }
 
@@ -490,6 +452,7 @@ static struct state *create(const struct kernel_call *call, const struct phases_
 
     if (state == NULL)
         return NULL;
+    state->form = *form;
     state->ops = direct_ops_for(cpu_isa_of(call->device));
     state->phases = (struct direct_phase *)(void *)(state->offsets + steps);
     make_plan(call, form, state);
@@ -506,10 +469,7 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     (void)phases_resolve(&prepare->call, &form); /* refuses() saw that it can be */
     state = create(&prepare->call, &form);
     if (state != NULL)
-        status = share_weights(prepare, &form, state);
-    if (status == STATUS_OK)
-        status = constant_share_bias(prepare, (size_t)(state->plan.out_blocks * state->ops->vector),
-                                     &state->bias);
+        status = share(prepare, state);
     if (status == STATUS_OK)
         status = share_prelude(prepare, state);
     if (status != STATUS_OK) {
@@ -528,38 +488,12 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     return STATUS_OK;
 }
 
-struct team_arg {
-    const struct direct_ops *ops;
-    struct direct_run run;
-};
-
-static void run_member(void *arg, unsigned member, unsigned members)
-{
-    const struct team_arg *team = arg;
-
-    team->ops->run(&team->run, member, members);
-}
-
 static enum status enqueue(const void *arg, const struct kernel_call *call,
                            const struct kernel_run *run)
 {
     const struct state *state = arg;
-    const struct direct *p = &state->plan;
-    struct team_arg team = {.ops = state->ops,
-                            .run = {.plan = p,
-                                    .x = run->in[CONV_X],
-                                    .weights = state->weights,
-                                    .bias = state->bias,
-                                    .scale = state->scale,
-                                    .shift = state->shift,
-                                    .y = run->out[0],
-                                    .scratch = run->scratch}};
 
-    if (p->epilogue.has_residual)
-        team.run.residual = run->in[CONV_RESIDUAL];
-    team_run(p->members, run_member, &team);
-    epilogue_clear_padding(&p->epilogue, run->out[0], call->out[0], (size_t)state->ops->vector);
-    return STATUS_OK;
+    return conv_step_run(&state->step, call, run);
 }
 
 #define DIRECT(variant, refuses_what)                                                              \
@@ -576,4 +510,3 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 
 DIRECT(conv_transpose_direct, refuses_transpose);
 DIRECT(conv_direct, refuses);
-DIRECT(conv_direct_rest, refuses_rest); /* behind oneDNN: what that does not take */

@@ -3,6 +3,7 @@
 #ifndef DEVICE_CPU_DIRECT_H
 #define DEVICE_CPU_DIRECT_H
 
+#include "device/cpu/conv_step.h"
 #include "device/cpu/phases.h"
 
 enum { DIRECT_CHANNELS = 8 }; /* of a step, unless the input is thin */
@@ -24,6 +25,7 @@ struct direct {
     bool thin;       /* plain input of few channels: each is a block of its own, of one channel */
     bool prelude;    /* x becomes max(low, x * scale + shift) when it is packed */
     float prelude_low;
+    const float *scale, *shift; /* padded with zeros */
     /* The output: lines of pixels that lie behind each other, each a row or, when `flat`, an image.
      * Pixels are those of a phase: `apart` in the result, which is `size` large. */
     int64_t out[2], out_channels, out_blocks;
@@ -49,21 +51,11 @@ struct direct {
     int64_t scratch_floats; /* of a member, or of all when by_panels */
 };
 
-struct direct_run {
-    const struct direct *plan;
-    const float *x, *weights;
-    const float *bias;          /* padded to whole blocks */
-    const float *scale, *shift; /* of the prelude, padded with zeros */
-    const float *residual;
-    float *y;
-    float *scratch;
-};
-
 struct direct_ops {
     int64_t vector; /* channels a block */
     int64_t rows;   /* pixels of the micro-kernel */
     /* One member's part; the others run the same at the same time. */
-    void (*run)(const struct direct_run *run, unsigned member, unsigned members);
+    conv_member_fn run;
 };
 
 #endif

@@ -24,7 +24,8 @@ enum {
 #else
     ROWS = 6,
 #endif
-    PANEL_BLOCKS = 2
+    PANEL_BLOCKS = 2,
+    FEW_STEPS = 4 /* too short for lines of the result to be fetched meanwhile */
 };
 
 /* ---- R pixels by B vectors ---- */
@@ -44,6 +45,7 @@ struct strip {
     const float *next; /* weights to be fetched into L2, `fetch` lines a step */
     int64_t fetch;
     int64_t ahead; /* floats from the pixels to those that come next; 0: they are near already */
+    int64_t times; /* so many groups of R pixels, one behind the other */
 };
 
 /* Half of the lines of the pixels that come next: the other half is for the step's neighbour. */
@@ -59,43 +61,50 @@ INLINE void fetch_ahead(const int R, const int pitch, const float *v, int64_t st
 INLINE void micro(const int R, const int B, const int pitch, const int channels,
                   const int64_t y_pitch, const struct strip *strip)
 {
-    const float *u = strip->u, *next = strip->next;
-    const int64_t fetch = strip->fetch;
-    vf s[ROWS][PANEL_BLOCKS], low, high;
+    const int64_t fetch = strip->fetch, steps = strip->steps, y_block = strip->y_block;
+    const int64_t ahead = strip->ahead;
+    const vf low = vset1(strip->low), high = vset1(strip->high);
+    const float *next = strip->next, *from = strip->v, *residual = strip->residual;
+    float *y = strip->y;
 
-    if (strip->bias == NULL) {
-        EACH(R, B) s[r][b] = vload(strip->y + b * strip->y_block + r * y_pitch);
-    } else {
-        EACH(R, B) __builtin_prefetch(strip->y + b * strip->y_block + r * y_pitch, 1, 3);
-        EACH(R, B) s[r][b] = vload(strip->bias + b * VW);
-        if (strip->residual != NULL)
-            EACH(R, B)
-        s[r][b] = vadd(s[r][b], vload(strip->residual + b * strip->y_block + r * y_pitch));
-    }
-    for (int64_t step = 0; step < strip->steps; step++, next += 16 * fetch) {
-        const float *v = strip->v + strip->offsets[step];
+    for (int64_t i = 0; i < strip->times; i++, from += R * pitch, y += R * y_pitch) {
+        const float *u = strip->u;
+        vf s[ROWS][PANEL_BLOCKS];
 
-        if (strip->ahead != 0)
-            fetch_ahead(R, pitch, v + strip->ahead, step);
-        UNROLL for (int k = 0; k < channels; k++, u += B * VW)
-        {
-            vf w[PANEL_BLOCKS];
+        if (strip->bias == NULL) {
+            EACH(R, B) s[r][b] = vload(y + b * y_block + r * y_pitch);
+        } else {
+            if (steps > FEW_STEPS)
+                EACH(R, B)
+            __builtin_prefetch(y + b * y_block + r * y_pitch, 1, 3);
+            EACH(R, B) s[r][b] = vload(strip->bias + b * VW);
+        }
+        if (residual != NULL) {
+            EACH(R, B) s[r][b] = vadd(s[r][b], vload(residual + b * y_block + r * y_pitch));
+            residual += R * y_pitch;
+        }
+        for (int64_t step = 0; step < steps; step++, next += 16 * fetch) {
+            const float *v = from + strip->offsets[step];
 
-            if (k < fetch)
-                __builtin_prefetch(next + k * 16, 0, 2);
-            UNROLL for (int b = 0; b < B; b++) w[b] = vload(u + b * VW);
-            UNROLL for (int r = 0; r < R; r++)
+            if (ahead != 0)
+                fetch_ahead(R, pitch, v + ahead, step);
+            UNROLL for (int k = 0; k < channels; k++, u += B * VW)
             {
-                vf x = vset1(v[r * pitch + k]);
+                vf w[PANEL_BLOCKS];
 
-                UNROLL for (int b = 0; b < B; b++) vmac(s[r][b], x, w[b]);
+                if (k < fetch)
+                    __builtin_prefetch(next + k * 16, 0, 2);
+                UNROLL for (int b = 0; b < B; b++) w[b] = vload(u + b * VW);
+                UNROLL for (int r = 0; r < R; r++)
+                {
+                    vf x = vset1(v[r * pitch + k]);
+
+                    UNROLL for (int b = 0; b < B; b++) vmac(s[r][b], x, w[b]);
+                }
             }
         }
+        EACH(R, B) vstore(y + b * y_block + r * y_pitch, vmin(high, vmax(low, s[r][b])));
     }
-    low = vset1(strip->low);
-    high = vset1(strip->high);
-    EACH(R, B)
-    vstore(strip->y + b * strip->y_block + r * y_pitch, vmin(high, vmax(low, s[r][b])));
 }
 
 typedef void (*micro_fn)(const struct strip *strip);
@@ -156,7 +165,7 @@ struct part { /* of the weights: a chunk of steps of a panel */
     int64_t panel, chunk;
 };
 
-static struct strip make_strip(const struct direct_run *run, struct part part, bool finishes)
+static struct strip make_strip(const struct conv_run *run, struct part part, bool finishes)
 {
     const struct direct *p = run->plan;
     const struct direct_phase *phase = part.phase;
@@ -194,31 +203,36 @@ static void finish_strip(const struct epilogue *epilogue, const struct strip *st
         }
 }
 
-static void run_segment(const struct direct_run *run, struct part part,
-                        const struct segment *segment)
+static void run_segment(const struct conv_run *run, struct part part, const struct segment *segment)
 {
     const struct direct *p = run->plan;
     const int64_t first = part.panel * PANEL_BLOCKS, left = p->out_blocks - first;
     const int64_t blocks = left < PANEL_BLOCKS ? left : PANEL_BLOCKS;
     const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
     const bool finishes = finish_is_needed(&p->epilogue, run->residual);
+    const bool finishes_now = finishes && part.chunk + 1 == part.phase->chunks;
     const bool after = p->epilogue.residual_after;
     const enum way way = p->thin ? THIN : p->apart[1] > 1 ? APART : NEIGHBOURS;
     struct strip strip = make_strip(run, part, finishes);
+    int64_t group = 0, done = 0;
 
-    for (int64_t group = 0, done = 0, rows; group < groups; group++, done += rows) {
+    while (group < groups) {
         const int64_t at = segment->at + first * strip.y_block + done * strip.y_pitch;
         const float *residual = run->residual != NULL ? run->residual + at : NULL;
+        const int64_t left_groups = groups - group, rows = (segment->pixels - done) / left_groups;
 
-        rows = (segment->pixels - done) / (groups - group);
+        /* The larger ones come last. */
+        strip.times = finishes_now ? 1 : left_groups - (segment->pixels - done) % left_groups;
         strip.v = segment->v + done * pitch;
         strip.ahead = !p->packs && part.panel == 0 ? rows * VW : 0;
         strip.y = run->y + at;
-        strip.residual = after ? NULL : residual;
+        strip.residual = after || part.chunk > 0 ? NULL : residual;
         micros[rows][way][blocks - 1](&strip);
-        strip.next += strip.steps * strip.fetch * 16;
-        if (finishes && part.chunk + 1 == part.phase->chunks)
+        strip.next += strip.times * strip.steps * strip.fetch * 16;
+        if (finishes_now)
             finish_strip(&p->epilogue, &strip, after ? residual : NULL, blocks, rows);
+        group += strip.times;
+        done += strip.times * rows;
     }
 }
 
@@ -249,13 +263,15 @@ struct prelude { /* of one block of channels */
     vf scale, shift, low;
 };
 
-static struct prelude read_prelude(const struct direct_run *run, int64_t block)
+static struct prelude read_prelude(const struct conv_run *run, int64_t block)
 {
-    if (!run->plan->prelude)
+    const struct direct *p = run->plan;
+
+    if (!p->prelude)
         return (struct prelude){.scale = vset1(1)};
-    return (struct prelude){.scale = vload(run->scale + block * VW),
-                            .shift = vload(run->shift + block * VW),
-                            .low = vset1(run->plan->prelude_low)};
+    return (struct prelude){.scale = vload(p->scale + block * VW),
+                            .shift = vload(p->shift + block * VW),
+                            .low = vset1(p->prelude_low)};
 }
 
 /* Every stride'th of the vectors from x on. */
@@ -273,7 +289,7 @@ static void copy_vectors(bool changed, const struct prelude *prelude, const floa
 }
 
 /* Places of a flat tile: every stride'th pixel of every stride'th row. */
-static void pack_flat(const struct direct_run *run, struct tile tile, int64_t block)
+static void pack_flat(const struct conv_run *run, struct tile tile, int64_t block)
 {
     const struct direct *p = run->plan;
     const struct prelude prelude = read_prelude(run, block);
@@ -353,7 +369,7 @@ static void pack_thin_row(const struct direct *p, const float *x, float *to)
     }
 }
 
-static void pack_rows(const struct direct_run *run, struct tile tile, int64_t block)
+static void pack_rows(const struct conv_run *run, struct tile tile, int64_t block)
 {
     const struct direct *p = run->plan;
     const int64_t pitch = p->thin ? 1 : VW, plane = p->in[0] * p->in[1] * pitch;
@@ -378,12 +394,14 @@ static void pack_rows(const struct direct_run *run, struct tile tile, int64_t bl
     }
 }
 
-static void pack(const struct direct_run *run, struct tile tile, int64_t block)
+static void pack(const struct conv_run *run, struct tile tile, int64_t block)
 {
-    (run->plan->flat ? pack_flat : pack_rows)(run, tile, block);
+    const struct direct *p = run->plan;
+
+    (p->flat ? pack_flat : pack_rows)(run, tile, block);
 }
 
-static void run_flat(const struct direct_run *run, struct tile tile, struct part part)
+static void run_flat(const struct conv_run *run, struct tile tile, struct part part)
 {
     const struct direct *p = run->plan;
 
@@ -399,7 +417,7 @@ static void run_flat(const struct direct_run *run, struct tile tile, struct part
     }
 }
 
-static void run_lines(const struct direct_run *run, struct tile tile, struct part part)
+static void run_lines(const struct conv_run *run, struct tile tile, struct part part)
 {
     const struct direct *p = run->plan;
     const int64_t top = tile.first % p->out[0], *place = part.phase->place;
@@ -419,7 +437,7 @@ static void run_lines(const struct direct_run *run, struct tile tile, struct par
     }
 }
 
-static void run_tile(const struct direct_run *run, struct tile tile, int64_t panel)
+static void run_tile(const struct conv_run *run, struct tile tile, int64_t panel)
 {
     const struct direct *p = run->plan;
 
@@ -429,7 +447,7 @@ static void run_tile(const struct direct_run *run, struct tile tile, int64_t pan
 }
 
 /* All members on one tile. */
-static void run_panels(const struct direct_run *run, unsigned member, unsigned members)
+static void run_panels(const struct conv_run *run, unsigned member, unsigned members)
 {
     const struct direct *p = run->plan;
 
@@ -451,10 +469,10 @@ static void run_panels(const struct direct_run *run, unsigned member, unsigned m
     }
 }
 
-static void run_tiles(const struct direct_run *all, unsigned member, unsigned members)
+static void run_tiles(const struct conv_run *all, unsigned member, unsigned members)
 {
     const struct direct *p = all->plan;
-    struct direct_run run = *all;
+    struct conv_run run = *all;
     size_t from, to;
 
     run.scratch += (int64_t)member * p->scratch_floats;
@@ -469,9 +487,11 @@ static void run_tiles(const struct direct_run *all, unsigned member, unsigned me
     }
 }
 
-static void run_all(const struct direct_run *run, unsigned member, unsigned members)
+static void run_all(const struct conv_run *run, unsigned member, unsigned members)
 {
-    (run->plan->by_panels ? run_panels : run_tiles)(run, member, members);
+    const struct direct *p = run->plan;
+
+    (p->by_panels ? run_panels : run_tiles)(run, member, members);
 }
 
 const struct direct_ops SIMD_NAME(direct_ops) = {.vector = VW, .rows = ROWS, .run = run_all};

@@ -446,22 +446,6 @@ static void write_format(struct onednn_conv *conv)
                                  " b%" PRId64 ":%" PRId64, b->inner_blks[i], b->inner_idxs[i]);
 }
 
-/* One dimension as two, the first of one cell: the same bytes, and the library has more code for
- * it. */
-static void lay_flat(struct conv_geometry *g)
-{
-    struct window *w = &g->window;
-
-    if (w->spatial != 1)
-        return;
-    w->spatial = 2;
-    w->in[1] = w->in[0], w->out[1] = w->out[0], w->kernel[1] = w->kernel[0];
-    w->stride[1] = w->stride[0], w->dilation[1] = w->dilation[0];
-    w->pad_begin[1] = w->pad_begin[0];
-    w->in[0] = w->out[0] = w->kernel[0] = w->stride[0] = w->dilation[0] = 1;
-    w->pad_begin[0] = 0;
-}
-
 static enum status build(struct onednn_conv *conv, struct error *err)
 {
     TRY(make_primitive(conv, err));
@@ -558,7 +542,7 @@ static enum status ask_library(const struct onednn_conv_spec *spec, int64_t batc
     struct error ignored = {0};
     enum status status;
 
-    lay_flat(&conv.spec.geometry);
+    window_widen(&conv.spec.geometry.window, 2); /* the same bytes, and more code for it */
     conv.spec.geometry.batch = batch;
     status = choose_implementation(&conv, &desc, &ignored);
     if (desc != NULL)
@@ -598,7 +582,7 @@ enum status onednn_conv_create(const struct onednn_conv_spec *spec, struct onedn
     if (conv == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
     conv->spec = *spec;
-    lay_flat(&conv->spec.geometry);
+    window_widen(&conv->spec.geometry.window, 2);
     (void)pthread_once(&once, open_library);
     threads = team_enter(spec->threads); /* the primitive divides its work for so many */
     status = build(conv, err);

@@ -3,18 +3,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void lay_flat(struct window *w)
-{
-    if (w->spatial != 1)
-        return;
-    w->spatial = 2;
-    w->in[1] = w->in[0], w->out[1] = w->out[0], w->kernel[1] = w->kernel[0];
-    w->stride[1] = w->stride[0], w->dilation[1] = w->dilation[0];
-    w->pad_begin[1] = w->pad_begin[0];
-    w->in[0] = w->out[0] = w->kernel[0] = w->stride[0] = w->dilation[0] = 1;
-    w->pad_begin[0] = 0;
-}
-
 bool phases_resolve(const struct kernel_call *call, struct phases_form *out_form)
 {
     const struct shape *x = &call->in[CONV_X]->shape, *w = &call->in[CONV_W]->shape;
@@ -31,7 +19,7 @@ bool phases_resolve(const struct kernel_call *call, struct phases_form *out_form
     if (status != STATUS_OK)
         return false;
     window_turn_narrow(&form.geometry.window);
-    lay_flat(&form.geometry.window);
+    window_widen(&form.geometry.window, 2);
     *out_form = form;
     return form.geometry.window.spatial == 2;
 }

@@ -30,8 +30,9 @@ static const struct pixels_ops *pixels_ops_for(enum cpu_isa isa)
 
 struct state {
     struct pixels plan;
+    struct phases_form form;
     const struct pixels_ops *ops;
-    const float *weights, *bias;
+    struct conv_step step;
     struct pixels_phase *phases;
     int64_t offsets[]; /* of all phases */
 };
@@ -259,49 +260,36 @@ static float *pack_part(const struct phases_form *form, const struct phases_axis
     return to;
 }
 
-static enum status pack(const struct phases_form *form, const struct state *state,
-                        const struct operand *operand, float *to)
+static enum status pack(const void *arg, const float *w, float *to)
 {
+    const struct state *state = arg;
     const struct pixels *p = &state->plan;
     const int64_t parts = ceil_div(p->out_channels, state->ops->rows);
-    void *copy;
-    const float *w = constant_floats(operand, &copy);
 
-    if (w == NULL)
-        return STATUS_NO_MEMORY;
     for (int64_t group = 0; group < p->groups; group++)
         for (int64_t k = 0; k < p->phase_count; k++)
             for (int64_t part = 0; part < parts; part++) {
                 const int64_t first = pixels_part(p->out_channels, state->ops->rows, part);
                 const int64_t end = pixels_part(p->out_channels, state->ops->rows, part + 1);
 
-                to = pack_part(form, p->axis, &p->phases[k], group, first, end - first, w, to);
+                to = pack_part(&state->form, p->axis, &p->phases[k], group, first, end - first, w,
+                               to);
             }
-    free(copy);
     return STATUS_OK;
 }
 
-static enum status share_weights(struct kernel_prepare *prepare, const struct phases_form *form,
-                                 struct state *state)
+static enum status share(struct kernel_prepare *prepare, struct state *state)
 {
-    const struct operand *w = prepare->call.in[CONV_W];
-    enum status status = STATUS_OK;
+    const struct pixels *p = &state->plan;
     char format[PHASES_FORMAT_BYTES + 32], by_phases[PHASES_FORMAT_BYTES];
-    void *packed;
-    bool is_new;
 
-    phases_format(form, by_phases);
+    state->step = (struct conv_step){
+        .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
+    phases_format(&state->form, by_phases);
     snprintf(format, sizeof(format), "pixels %" PRId64 " /%" PRId64 "%s", state->ops->rows,
-             form->geometry.groups, by_phases);
-    TRY(weights_share(prepare->weights, w->constant_key, format,
-                      (size_t)(state->plan.groups * state->plan.group_weights) * sizeof(float),
-                      &packed, &is_new));
-    if (is_new)
-        status = pack(form, state, w, packed);
-    if (status != STATUS_OK)
-        weights_drop(prepare->weights, w->constant_key, format);
-    state->weights = packed;
-    return status;
+             p->groups, by_phases);
+    return conv_step_share(prepare, format, (size_t)(p->groups * p->group_weights) * sizeof(float),
+                           pack, state, (size_t)state->form.geometry.out_channels, &state->step);
 }
 
 /* ---- the kernel ---- */
@@ -329,6 +317,7 @@ static struct state *create(const struct kernel_call *call, const struct phases_
         release(state);
         return NULL;
     }
+    state->form = *form;
     state->ops = pixels_ops_for(cpu_isa_of(call->device));
     make_plan(call, form, state);
     return state;
@@ -344,9 +333,7 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     (void)phases_resolve(&prepare->call, &form); /* refuses() saw that it can be */
     state = create(&prepare->call, &form);
     if (state != NULL)
-        status = share_weights(prepare, &form, state);
-    if (status == STATUS_OK)
-        status = constant_share_bias(prepare, (size_t)form.geometry.out_channels, &state->bias);
+        status = share(prepare, state);
     if (status != STATUS_OK) {
         release(state);
         return error_set(err, status, "no memory for packed weights");
@@ -365,35 +352,12 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     return STATUS_OK;
 }
 
-struct team_arg {
-    const struct pixels_ops *ops;
-    struct pixels_run run;
-};
-
-static void run_member(void *arg, unsigned member, unsigned members)
-{
-    const struct team_arg *team = arg;
-
-    team->ops->run(&team->run, member, members);
-}
-
 static enum status enqueue(const void *arg, const struct kernel_call *call,
                            const struct kernel_run *run)
 {
     const struct state *state = arg;
-    struct team_arg team = {.ops = state->ops,
-                            .run = {.plan = &state->plan,
-                                    .x = run->in[CONV_X],
-                                    .weights = state->weights,
-                                    .bias = state->bias,
-                                    .y = run->out[0],
-                                    .scratch = run->scratch}};
 
-    (void)call;
-    if (state->plan.epilogue.has_residual)
-        team.run.residual = run->in[CONV_RESIDUAL];
-    team_run(state->plan.members, run_member, &team);
-    return STATUS_OK;
+    return conv_step_run(&state->step, call, run);
 }
 
 #define PIXELS(name_of, refuses_what)                                                              \

@@ -6,6 +6,7 @@
 #ifndef DEVICE_CPU_PIXELS_H
 #define DEVICE_CPU_PIXELS_H
 
+#include "device/cpu/conv_step.h"
 #include "device/cpu/phases.h"
 
 struct pixels_phase {
@@ -30,20 +31,10 @@ struct pixels {
     const struct pixels_phase *phases;
 };
 
-struct pixels_run {
-    const struct pixels *plan;
-    const float *x;
-    const float *weights; /* [group][phase][rows at a time][channel][tap][row] */
-    const float *bias;
-    const float *residual; /* NULL: none */
-    float *y;
-    float *scratch; /* in_channels * block floats of each member */
-};
-
 struct pixels_ops {
     int64_t vector;
     int64_t rows; /* output channels at a time */
-    void (*run)(const struct pixels_run *run, unsigned member, unsigned members);
+    conv_member_fn run;
 };
 
 /* Output channels are taken so many at a time, as evenly as it goes: the first one of part

@@ -116,7 +116,7 @@ static void pack_lane(const struct phases_axis *across, const float *row, int64_
         copy_cells(row, step, end - from, to + from);
 }
 
-static void pack(const struct pixels_run *run, const struct tile *tile, float *to)
+static void pack(const struct conv_run *run, const struct tile *tile, float *to)
 {
     const struct pixels *p = run->plan;
     const struct phases_axis *down = &p->axis[0], *across = &p->axis[1];
@@ -148,7 +148,7 @@ struct piece {                 /* neighbouring places of one row of the result, 
     int64_t places, pitch;     /* `pitch`: floats of a channel in the buffer */
 };
 
-static void store_piece(const struct pixels_run *run, const struct tile *tile,
+static void store_piece(const struct conv_run *run, const struct tile *tile,
                         const struct piece *piece, float *buffer)
 {
     const struct pixels *p = run->plan;
@@ -175,7 +175,7 @@ static void store_piece(const struct pixels_run *run, const struct tile *tile,
 }
 
 /* One row of places of a phase, for channels [channel, channel + channels) of the group. */
-static void run_row(const struct pixels_run *run, const struct tile *tile,
+static void run_row(const struct conv_run *run, const struct tile *tile,
                     const struct pixels_phase *phase, int64_t channel, int64_t channels,
                     int64_t row, const float *packed)
 {
@@ -209,7 +209,7 @@ static void run_row(const struct pixels_run *run, const struct tile *tile,
     }
 }
 
-static void run_phase(const struct pixels_run *run, const struct tile *tile,
+static void run_phase(const struct conv_run *run, const struct tile *tile,
                       const struct pixels_phase *phase, const float *packed)
 {
     const struct pixels *p = run->plan;
@@ -242,7 +242,7 @@ static struct tile tile_at(const struct pixels *p, int64_t index)
     return tile;
 }
 
-static void run_tiles(const struct pixels_run *all, unsigned member, unsigned members)
+static void run_tiles(const struct conv_run *all, unsigned member, unsigned members)
 {
     const struct pixels *p = all->plan;
     float *packed = all->scratch + (int64_t)member * p->in_channels * p->block;
@@ -252,7 +252,7 @@ static void run_tiles(const struct pixels_run *all, unsigned member, unsigned me
                &to);
     for (int64_t i = (int64_t)from; i < (int64_t)to; i++) {
         const struct tile tile = tile_at(p, i);
-        struct pixels_run run = *all;
+        struct conv_run run = *all;
 
         run.weights += tile.group * p->group_weights;
         pack(&run, &tile, packed);

@@ -45,7 +45,7 @@ static const char *refuses_window(const struct kernel_call *call)
         return "indices are wanted";
     if (pool_resolve(call->attrs, &call->in[0]->shape, &window, NULL) != STATUS_OK)
         return "geometry";
-    window_widen(&window);
+    window_widen(&window, WINDOW_MAX_RANK);
     if (call->in[0]->layout == LAYOUT_PLAIN &&
         (window.kernel[2] - 1) * window.dilation[2] >= POOL_MAX_REACH)
         return "a very wide window in plain layout";
@@ -82,7 +82,7 @@ static enum status pool_windows(enum pool_kind kind, const struct kernel_call *c
     double taps;
 
     TRY(pool_resolve(attrs, x, &job.pool.window, NULL));
-    window_widen(&job.pool.window);
+    window_widen(&job.pool.window, WINDOW_MAX_RANK);
     job.pool.count_padding = attrs->count_include_pad != 0;
     job.planes = planes_of(x, job.pool.block);
     job.x_floats = (size_t)shape_product(x, 2, x->rank) * job.pool.block;

@@ -238,7 +238,7 @@ static enum status enqueue_pool(const void *state, const struct kernel_call *cal
 
     (void)state;
     TRY(pool_resolve(call->attrs, x, &job.window, NULL));
-    window_widen(&job.window);
+    window_widen(&job.window, WINDOW_MAX_RANK);
     job.lines = (size_t)(x->dims[0] * job.window.out[0] * job.window.out[1]);
     reads = (double)shape_count(&call->out[0]->shape) *
             (double)(job.window.kernel[0] * job.window.kernel[1] * job.window.kernel[2]);

@@ -38,8 +38,7 @@ static const struct winograd_ops *winograd_ops_for(enum cpu_isa isa)
 struct state {
     struct winograd plan;
     const struct winograd_ops *ops;
-    const float *weights;
-    const float *bias;
+    struct conv_step step;
     double time_ns; /* about, on one thread */
 };
 
@@ -195,20 +194,17 @@ static size_t packed_bytes(const struct winograd *p, int64_t vector)
     return (size_t)(p->points * p->in_blocks * vector * p->panels * 2 * vector) * sizeof(float);
 }
 
-static enum status pack(const struct state *state, const struct operand *w, float *packed)
+static enum status pack(const void *arg, const float *kernels, float *packed)
 {
+    const struct state *state = arg;
     const struct winograd *p = &state->plan;
     const int64_t vector = state->ops->vector;
     const int64_t panel = 2 * vector, usize = p->in_blocks * vector * panel;
     const bool by_points = p->order == WINOGRAD_POINTS;
-    void *copy;
-    const float *kernels = constant_floats(w, &copy);
     struct winograd_weights job = {.edge = p->m + 2,
                                    .step = p->in_channels * 9,
                                    .stride = by_points ? p->panels * usize : usize};
 
-    if (kernels == NULL)
-        return STATUS_NO_MEMORY;
     make_matrix(p->m, job.g);
     if (p->in_channels % vector != 0 || p->out_channels % panel != 0)
         memset(packed, 0, packed_bytes(p, vector));
@@ -223,29 +219,20 @@ static enum status pack(const struct state *state, const struct operand *w, floa
             state->ops->transform(&job);
         }
     }
-    free(copy);
     return STATUS_OK;
 }
 
-static enum status share_weights(struct kernel_prepare *prepare, struct state *state)
+static enum status share(struct kernel_prepare *prepare, struct state *state)
 {
-    const struct operand *w = prepare->call.in[CONV_W];
     const struct winograd *p = &state->plan;
     const int64_t vector = state->ops->vector;
-    enum status status = STATUS_OK;
     char format[64];
-    void *packed;
-    bool is_new;
 
+    state->step = (struct conv_step){
+        .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
     snprintf(format, sizeof(format), "winograd %d %d by %" PRId64, p->m, (int)p->order, vector);
-    TRY(weights_share(prepare->weights, w->constant_key, format, packed_bytes(p, vector), &packed,
-                      &is_new));
-    if (is_new)
-        status = pack(state, w, packed);
-    if (status != STATUS_OK)
-        weights_drop(prepare->weights, w->constant_key, format);
-    state->weights = packed;
-    return status;
+    return conv_step_share(prepare, format, packed_bytes(p, vector), pack, state,
+                           (size_t)(p->panels * 2 * vector), &state->step);
 }
 
 /* ---- the kernel ---- */
@@ -259,11 +246,8 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     (void)resolve(&prepare->call, &geometry); /* refuses() saw that it can be */
     if (state != NULL) {
         make_plan(&prepare->call, &geometry, state);
-        status = share_weights(prepare, state);
+        status = share(prepare, state);
     }
-    if (status == STATUS_OK)
-        status = constant_share_bias(prepare, (size_t)(state->plan.panels * 2 * state->ops->vector),
-                                     &state->bias);
     if (status != STATUS_OK) {
         free(state);
         return error_set(err, status, "no memory for packed weights");
@@ -276,36 +260,12 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     return STATUS_OK;
 }
 
-struct team_arg {
-    const struct winograd_ops *ops;
-    struct winograd_run run;
-};
-
-static void run_member(void *arg, unsigned member, unsigned members)
-{
-    const struct team_arg *team = arg;
-
-    team->ops->run(&team->run, member, members);
-}
-
 static enum status enqueue(const void *arg, const struct kernel_call *call,
                            const struct kernel_run *run)
 {
     const struct state *state = arg;
-    const struct winograd *p = &state->plan;
-    struct team_arg team = {.ops = state->ops,
-                            .run = {.plan = p,
-                                    .x = run->in[CONV_X],
-                                    .weights = state->weights,
-                                    .bias = state->bias,
-                                    .y = run->out[0],
-                                    .scratch = run->scratch}};
 
-    if (p->epilogue.has_residual)
-        team.run.residual = run->in[CONV_RESIDUAL];
-    team_run(p->members, run_member, &team);
-    epilogue_clear_padding(&p->epilogue, run->out[0], call->out[0], (size_t)state->ops->vector);
-    return STATUS_OK;
+    return conv_step_run(&state->step, call, run);
 }
 
 const struct kernel kernel_conv_winograd = {

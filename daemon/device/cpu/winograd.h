@@ -2,7 +2,7 @@
 #ifndef DEVICE_CPU_WINOGRAD_H
 #define DEVICE_CPU_WINOGRAD_H
 
-#include "device/cpu/cpu.h"
+#include "device/cpu/conv_step.h"
 
 enum winograd_order {
     WINOGRAD_TILES, /* each member takes tile blocks that fit its L2; all outputs of one block */
@@ -23,15 +23,6 @@ struct winograd {
     struct epilogue epilogue;
 };
 
-struct winograd_run {
-    const struct winograd *plan;
-    const float *x, *weights;
-    const float *bias; /* padded to whole panels */
-    const float *residual;
-    float *y;
-    float *scratch;
-};
-
 /* The same channel in of some kernels, to be transformed: G k G'. */
 enum { WINOGRAD_EDGE = 6 }; /* of a transformed tile, at most */
 struct winograd_weights {
@@ -47,7 +38,7 @@ struct winograd_ops {
     int64_t vector; /* channels a block */
     int64_t rows;   /* tiles of the micro-kernel */
     /* One member's part; the others run the same at the same time. */
-    void (*run)(const struct winograd_run *run, unsigned member, unsigned members);
+    conv_member_fn run;
     void (*transform)(const struct winograd_weights *job);
 };
 

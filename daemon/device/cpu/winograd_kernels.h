@@ -155,7 +155,7 @@ static void copy_border(const struct winograd *p, const float *plane, int64_t y,
                                : vzero());
 }
 
-INLINE void block_in(const int m, const struct winograd_run *run, int64_t first, int64_t tiles,
+INLINE void block_in(const int m, const struct conv_run *run, int64_t first, int64_t tiles,
                      int64_t channel_block, float *v)
 {
     const struct winograd *p = run->plan;
@@ -179,8 +179,8 @@ INLINE void block_in(const int m, const struct winograd_run *run, int64_t first,
     }
 }
 
-INLINE void block_out(const int m, const struct winograd_run *run, const float *products,
-                      int64_t first, int64_t tiles, int64_t channel_block)
+INLINE void block_out(const int m, const struct conv_run *run, const float *products, int64_t first,
+                      int64_t tiles, int64_t channel_block)
 {
     const struct winograd *p = run->plan;
     const int64_t point = p->block_tiles * VW;
@@ -209,40 +209,43 @@ INLINE void block_out(const int m, const struct winograd_run *run, const float *
     }
 }
 
-static void input_2(const struct winograd_run *run, int64_t first, int64_t tiles, int64_t block,
+static void input_2(const struct conv_run *run, int64_t first, int64_t tiles, int64_t block,
                     float *v)
 {
     block_in(2, run, first, tiles, block, v);
 }
 
-static void input_4(const struct winograd_run *run, int64_t first, int64_t tiles, int64_t block,
+static void input_4(const struct conv_run *run, int64_t first, int64_t tiles, int64_t block,
                     float *v)
 {
     block_in(4, run, first, tiles, block, v);
 }
 
-static void output_2(const struct winograd_run *run, const float *products, int64_t first,
+static void output_2(const struct conv_run *run, const float *products, int64_t first,
                      int64_t tiles, int64_t block)
 {
     block_out(2, run, products, first, tiles, block);
 }
 
-static void output_4(const struct winograd_run *run, const float *products, int64_t first,
+static void output_4(const struct conv_run *run, const float *products, int64_t first,
                      int64_t tiles, int64_t block)
 {
     block_out(4, run, products, first, tiles, block);
 }
 
-static void input(const struct winograd_run *run, int64_t first, int64_t tiles, int64_t block,
-                  float *v)
+static void input(const struct conv_run *run, int64_t first, int64_t tiles, int64_t block, float *v)
 {
-    (run->plan->m == 2 ? input_2 : input_4)(run, first, tiles, block, v);
+    const struct winograd *p = run->plan;
+
+    (p->m == 2 ? input_2 : input_4)(run, first, tiles, block, v);
 }
 
-static void output(const struct winograd_run *run, const float *products, int64_t first,
-                   int64_t tiles, int64_t block)
+static void output(const struct conv_run *run, const float *products, int64_t first, int64_t tiles,
+                   int64_t block)
 {
-    (run->plan->m == 2 ? output_2 : output_4)(run, products, first, tiles, block);
+    const struct winograd *p = run->plan;
+
+    (p->m == 2 ? output_2 : output_4)(run, products, first, tiles, block);
 }
 
 /* ---- step 2: R tiles by two vectors of output channels ---- */
@@ -347,7 +350,7 @@ static int64_t tiles_of(const struct winograd *p, int64_t block)
     return left < p->block_tiles ? left : p->block_tiles;
 }
 
-static void run_tiles(const struct winograd_run *run, unsigned member, unsigned members)
+static void run_tiles(const struct conv_run *run, unsigned member, unsigned members)
 {
     const struct winograd *p = run->plan;
     const int64_t point = p->block_tiles * VW, usize = p->in_blocks * VW * PANEL;
@@ -371,7 +374,7 @@ static void run_tiles(const struct winograd_run *run, unsigned member, unsigned 
     }
 }
 
-static void run_points(const struct winograd_run *run, unsigned member, unsigned members)
+static void run_points(const struct conv_run *run, unsigned member, unsigned members)
 {
     const struct winograd *p = run->plan;
     const int64_t point = p->block_tiles * VW, usize = p->in_blocks * VW * PANEL;
@@ -397,9 +400,11 @@ static void run_points(const struct winograd_run *run, unsigned member, unsigned
     }
 }
 
-static void run_all(const struct winograd_run *run, unsigned member, unsigned members)
+static void run_all(const struct conv_run *run, unsigned member, unsigned members)
 {
-    (run->plan->order == WINOGRAD_TILES ? run_tiles : run_points)(run, member, members);
+    const struct winograd *p = run->plan;
+
+    (p->order == WINOGRAD_TILES ? run_tiles : run_points)(run, member, members);
 }
 
 /* ---- weights ---- */
