@@ -35,7 +35,6 @@ enum {
     FUNCTION(memory_desc_init_by_tag)                                                              \
     FUNCTION(memory_destroy)                                                                       \
     FUNCTION(memory_set_data_handle_v2)                                                            \
-    FUNCTION(post_ops_append_eltwise)                                                              \
     FUNCTION(post_ops_append_sum)                                                                  \
     FUNCTION(post_ops_create)                                                                      \
     FUNCTION(post_ops_destroy)                                                                     \
@@ -230,53 +229,6 @@ static enum status describe_all(struct onednn_conv *conv, struct error *err)
     return STATUS_OK;
 }
 
-/* False: the library has no such function (or not with these numbers). */
-static bool map_activation(const struct epilogue *epilogue, dnnl_alg_kind_t *kind, float *alpha,
-                           float *beta)
-{
-    *alpha = 0;
-    *beta = 0;
-    switch (epilogue->act) {
-    case ACT_RELU:
-        *kind = dnnl_eltwise_relu;
-        return true;
-    case ACT_LEAKY_RELU:
-        *kind = dnnl_eltwise_relu;
-        *alpha = epilogue->a;
-        return true;
-    case ACT_CLIP:
-        *kind = dnnl_eltwise_clip;
-        *alpha = epilogue->a;
-        *beta = epilogue->b;
-        return true;
-    case ACT_SIGMOID:
-        *kind = dnnl_eltwise_logistic;
-        return true;
-    case ACT_SILU:
-        *kind = dnnl_eltwise_swish;
-        *alpha = epilogue->a;
-        return true;
-    default:
-        return false;
-    }
-}
-
-static enum status append_post_ops(const struct onednn_conv *conv, dnnl_post_ops_t ops,
-                                   struct error *err)
-{
-    const struct epilogue *epilogue = &conv->spec.epilogue;
-    dnnl_alg_kind_t kind;
-    float alpha, beta;
-
-    if (epilogue->has_residual && !epilogue->residual_after)
-        DNNL_TRY(dnnl.post_ops_append_sum(ops, 1.0f), "sum");
-    if (map_activation(epilogue, &kind, &alpha, &beta))
-        DNNL_TRY(dnnl.post_ops_append_eltwise(ops, 1.0f, kind, alpha, beta), "activation");
-    if (epilogue->has_residual && epilogue->residual_after)
-        DNNL_TRY(dnnl.post_ops_append_sum(ops, 1.0f), "sum");
-    return STATUS_OK;
-}
-
 static enum status make_attributes(const struct onednn_conv *conv, dnnl_primitive_attr_t *out_attr,
                                    struct error *err)
 {
@@ -290,7 +242,8 @@ static enum status make_attributes(const struct onednn_conv *conv, dnnl_primitiv
     if (status != STATUS_OK || conv->own_epilogue)
         return status;
     TRY(status_of(dnnl.post_ops_create(&ops), "post-ops", err));
-    status = append_post_ops(conv, ops, err);
+    if (conv->spec.epilogue.has_residual)
+        status = status_of(dnnl.post_ops_append_sum(ops, 1.0f), "sum", err);
     if (status == STATUS_OK)
         status = status_of(dnnl.primitive_attr_set_post_ops(*out_attr, ops), "post-ops", err);
     (void)dnnl.post_ops_destroy(ops);
@@ -379,25 +332,20 @@ static enum status describe_primitive(struct onednn_conv *conv, dnnl_primitive_d
     return error_set(err, STATUS_UNSUPPORTED, "oneDNN has only reference code for it");
 }
 
-/* The same with activation and residual left to us where the library cannot do them well. */
+/* Activations are ours: the library's ReLU and Clip make a number of NaN. */
 static enum status choose_implementation(struct onednn_conv *conv, dnnl_primitive_desc_t *out_desc,
                                          struct error *err)
 {
-    dnnl_alg_kind_t kind;
-    float alpha, beta;
-
     if (engine == NULL)
         return error_set(err, STATUS_UNSUPPORTED, "%s", missing);
     pad_channels(conv);
-    conv->own_epilogue =
-        conv->spec.transposed || (conv->spec.epilogue.act != ACT_NONE &&
-                                  !map_activation(&conv->spec.epilogue, &kind, &alpha, &beta));
+    conv->own_epilogue = conv->spec.transposed || conv->spec.epilogue.act != ACT_NONE;
     TRY(describe_all(conv, err));
     if (describe_primitive(conv, out_desc, err) == STATUS_OK)
         return STATUS_OK;
     if (conv->own_epilogue)
         return STATUS_UNSUPPORTED;
-    conv->own_epilogue = true;
+    conv->own_epilogue = true; /* the residual as well */
     return describe_primitive(conv, out_desc, err);
 }
 

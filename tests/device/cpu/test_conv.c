@@ -202,6 +202,24 @@ static struct shape odd_shape(const struct odd_form *f, int64_t first, int64_t s
     return shape;
 }
 
+static struct op_test odd_test(const struct odd_form *f, int64_t batch,
+                               const struct conv_attrs *attrs)
+{
+    return (struct op_test){
+        .op = "Conv",
+        .attrs = attrs,
+        .inputs = 3,
+        .in = {{DTYPE_FLOAT, odd_shape(f, batch, f->c, f->in), .low = -1, .high = 1},
+               {DTYPE_FLOAT, odd_shape(f, f->m, f->c / f->groups, f->kernel), .constant = true,
+                .low = -1, .high = 1},
+               {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
+        .reference = reference_conv,
+        .relative = 1e-5,
+        .absolute = 3e-4,
+        .rows = true,
+    };
+}
+
 /* Under AddressSanitizer the naive reference takes minutes: one batch a form there.  Where kernels
  * are interpreted, a few forms are enough: they have no library under them. */
 #ifdef OP_TEST_IS_SLOW
@@ -221,19 +239,7 @@ static void no_geometry_falls_to_reference_code(void **state)
         const struct odd_form *f = &odd_forms[i / 3];
         struct odd_numbers numbers;
         struct conv_attrs attrs = {.window = odd_window(f, &numbers), .group = f->groups};
-        struct op_test test = {
-            .op = "Conv",
-            .attrs = &attrs,
-            .inputs = 3,
-            .in = {{DTYPE_FLOAT, odd_shape(f, batches[i % 3], f->c, f->in), .low = -1, .high = 1},
-                   {DTYPE_FLOAT, odd_shape(f, f->m, f->c / f->groups, f->kernel), .constant = true,
-                    .low = -1, .high = 1},
-                   {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
-            .reference = reference_conv,
-            .relative = 1e-5,
-            .absolute = 3e-4,
-            .rows = true,
-        };
+        struct op_test test = odd_test(f, batches[i % 3], &attrs);
 
         attrs.epilogue.act = i % 2 == 0 ? ACT_NONE : ACT_RELU;
         op_test_run(tester, &test);
@@ -270,6 +276,79 @@ static void no_transposed_geometry_falls_to_reference_code(void **state)
     }
 }
 
+/* Rows of one strip and of several, with edges of every kind; planes small enough to be copied. */
+static const struct odd_form depthwise_forms[] = {
+    {2, 16, 16, 16, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 24, 24, 24, {14, 29}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 40, 40, 40, {20, 61}, {5, 5}, {1, 1}, {1, 1}, {2, 2}},
+    {2, 16, 16, 16, {13, 90}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+    {2, 8, 8, 8, {21, 33}, {3, 5}, {3, 3}, {1, 1}, {1, 2}},
+    {2, 32, 32, 32, {30, 17}, {3, 3}, {1, 1}, {3, 3}, {3, 3}},
+    {2, 48, 48, 48, {9, 4}, {7, 7}, {1, 1}, {1, 1}, {3, 3}},  /* wider than the map */
+    {2, 16, 16, 16, {6, 40}, {3, 3}, {1, 2}, {1, 1}, {0, 4}}, /* places that meet no cell */
+    {2, 20, 20, 20, {4, 5}, {2, 2}, {2, 2}, {1, 1}, {0, 0}},
+    {1, 32, 32, 32, {70}, {9}, {1}, {1}, {4}},
+};
+
+static void depthwise_convolutions_are_right(void **state)
+{
+    enum { FORMS = sizeof(depthwise_forms) / sizeof(depthwise_forms[0]) };
+
+    (void)state;
+    for (size_t i = 0; i < 4 * (size_t)FORMS; i += CONV_STEP) {
+        const struct odd_form *f = &depthwise_forms[i / 4];
+        struct odd_numbers numbers;
+        struct conv_attrs attrs = {.window = odd_window(f, &numbers), .group = f->groups};
+        struct op_test test = odd_test(f, 1 + (int64_t)i % 3, &attrs);
+        struct conv_geometry g;
+
+        assert_int_equal(conv_resolve(&attrs, &test.in[0].shape, &test.in[1].shape, &g, NULL),
+                         STATUS_OK);
+        attrs.epilogue.act = i % 2 == 0 ? ACT_RELU : ACT_HARD_SIGMOID;
+        attrs.epilogue.a = 0.25f;
+        attrs.epilogue.b = 0.5f;
+        attrs.epilogue.has_residual = i % 4 > 1;
+        attrs.epilogue.residual_after = i % 4 == 3;
+        test.in[CONV_RESIDUAL] = (struct op_input){DTYPE_FLOAT, conv_output_shape(&g)};
+        test.inputs = attrs.epilogue.has_residual ? 4 : 3;
+        op_test_run(tester, &test);
+    }
+}
+
+#ifndef OP_TEST_ONE_ISA
+/* A channel's bias is one: in the input it would spread over Winograd's tiles. */
+static void nan_stays_nan_behind_every_activation(void **state)
+{
+    static const struct odd_form forms[] = {
+        {2, 16, 32, 1, {14, 15}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {2, 16, 20, 1, {9, 9}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+        {2, 16, 16, 1, {6, 7}, {1, 1}, {1, 1}, {1, 1}, {0, 0}},
+        {2, 3, 16, 1, {12, 12}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+        {2, 16, 2, 1, {8, 33}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {2, 16, 16, 16, {9, 20}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {2, 32, 32, 2, {6, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+        {2, 12, 24, 3, {6, 6}, {1, 1}, {1, 1}, {1, 1}, {0, 0}},
+        {3, 16, 16, 1, {4, 5, 6}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+    };
+    static double biases[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++)
+        for (int act = 0; act < ACT_COUNT; act++) {
+            struct odd_numbers numbers;
+            struct conv_attrs attrs = {.window = odd_window(&forms[i], &numbers),
+                                       .group = forms[i].groups};
+            struct op_test test = odd_test(&forms[i], 2, &attrs);
+            attrs.epilogue.act = (enum activation)act;
+            attrs.epilogue.a = 0.25f;
+            attrs.epilogue.b = 0.5f;
+            biases[1] = (double)NAN;
+            test.in[CONV_BIAS].values = biases;
+            op_test_run(tester, &test);
+        }
+}
+#endif
+
 /* Few output channels, or channels that fit no block: plain layout, vectors of pixels. */
 static const struct odd_form few_forms[] = {
     {2, 8, 8, 1, {7, 40}, {3, 39}, {1, 1}, {1, 1}, {1, 19}},
@@ -301,19 +380,7 @@ static void few_channels_are_right_in_plain_layout(void **state)
         const struct odd_form *f = &few_forms[i / 4];
         struct odd_numbers numbers;
         struct conv_attrs attrs = {.window = odd_window(f, &numbers), .group = f->groups};
-        struct op_test test = {
-            .op = "Conv",
-            .attrs = &attrs,
-            .inputs = 4,
-            .in = {{DTYPE_FLOAT, odd_shape(f, batches[i % 2], f->c, f->in), .low = -1, .high = 1},
-                   {DTYPE_FLOAT, odd_shape(f, f->m, f->c / f->groups, f->kernel), .constant = true,
-                    .low = -1, .high = 1},
-                   {DTYPE_FLOAT, SHAPE(f->m), .constant = true}},
-            .reference = reference_conv,
-            .relative = 1e-5,
-            .absolute = 3e-4,
-            .rows = true,
-        };
+        struct op_test test = odd_test(f, batches[i % 2], &attrs);
         struct conv_geometry g;
 
         assert_int_equal(conv_resolve(&attrs, &test.in[0].shape, &test.in[1].shape, &g, NULL),
@@ -609,6 +676,10 @@ int main(void)
         cmocka_unit_test(convolutions_of_odd_shapes_are_right),
         cmocka_unit_test(no_geometry_falls_to_reference_code),
         cmocka_unit_test(no_transposed_geometry_falls_to_reference_code),
+        cmocka_unit_test(depthwise_convolutions_are_right),
+#ifndef OP_TEST_ONE_ISA
+        cmocka_unit_test(nan_stays_nan_behind_every_activation),
+#endif
         cmocka_unit_test(few_channels_are_right_in_plain_layout),
         cmocka_unit_test(transposed_convolutions_of_each_phase_are_right),
         cmocka_unit_test(every_activation_and_residual_is_right),

@@ -1,0 +1,1 @@
+#include "device/cpu/depthwise_kernels.h"
