@@ -124,7 +124,7 @@ static enum status find_options(struct making *making, struct node *node,
         int best_blocked = blocked_rank >= 0 ? blocked_rank : mixed_rank;
 
         if (plain_rank > best_blocked)
-            options->cost[0] += node_row_work(node) / 2;
+            options->cost[0] += node_row_work(node) * (uint64_t)(plain_rank - best_blocked) / 2;
         else if (plain_rank < best_blocked)
             options->cost[1] += node_row_work(node) / 2 * padded_times(making, node);
     }

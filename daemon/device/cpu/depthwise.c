@@ -14,7 +14,7 @@ extern const struct depthwise_ops depthwise_ops_base, depthwise_ops_avx2, depthw
 
 enum {
     SMALL_PLANE_BYTES = 6 << 10, /* with the zeros around it: stays in L1 */
-    ROWS_ALIKE = 16               /* rows that are walked together, some columns at a time */
+    ROWS_ALIKE = 16              /* rows that are walked together, some columns at a time */
 };
 
 static const struct depthwise_ops *depthwise_ops_for(enum cpu_isa isa)
@@ -103,7 +103,7 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
         p->padded[0] = padded[0];
         p->padded[1] = padded[1];
     }
-    p->members = team_size(call->threads, (double)(p->planes * p->out[0] * p->out[1] * block *
+    p->members = team_most(call->threads, (double)(p->planes * p->out[0] * p->out[1] * block *
                                                    (p->kernel[0] * p->kernel[1] + 8)) /
                                               40);
 }

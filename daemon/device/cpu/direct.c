@@ -22,6 +22,7 @@ enum {
     TILE_BYTES_PACKED = 256 << 10,
     TILE_BYTES = 512 << 10,  /* of a tile's input: stays in L2 */
     MANY_WEIGHTS = 1 << 20,  /* bytes that come from beyond L2 for each tile: … */
+    MOST_WASTE = 8,          /* times the products that there are */
     FEWEST_PIXELS = 48,      /* pixels of a tile, at least */
     FEWEST_PIXELS_MANY = 196 /* … when there are many weights */
 };
@@ -41,7 +42,8 @@ struct state {
     const struct direct_ops *ops;
     struct conv_step step;
     struct direct_phase *phases;
-    int64_t offsets[]; /* of all phases */
+    struct direct_panel *panels; /* of all phases */
+    int64_t offsets[];           /* of all phases */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -52,6 +54,65 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static int64_t round_to(int64_t a, int64_t b)
 {
     return ceil_div(a, b) * b;
+}
+
+/* Of a step. */
+static int64_t channels_of(const struct direct *p)
+{
+    return p->thin ? 1 : DIRECT_CHANNELS;
+}
+
+static int64_t pitch_of(const struct direct *p, int64_t vector)
+{
+    return p->thin ? 1 : vector;
+}
+
+/* The input channels that a panel's outputs are sums of, in steps, from a whole block on. */
+struct extent {
+    int64_t block, steps;
+};
+
+static struct extent find_extent(const struct direct *p, int64_t panel, int64_t vector)
+{
+    const int64_t in = p->in_channels / p->groups, out = p->out_channels / p->groups;
+    const int64_t first = panel * PANEL_BLOCKS * vector, end = first + PANEL_BLOCKS * vector;
+    const int64_t last = (end < p->out_channels ? end : p->out_channels) - 1;
+    const int64_t block = first / out * in / pitch_of(p, vector);
+    const int64_t channels = (last / out + 1) * in - block * pitch_of(p, vector);
+
+    return (struct extent){block, ceil_div(channels, channels_of(p))};
+}
+
+/* Of a panel, by one channel in. */
+static int64_t width_of(const struct direct *p, int64_t panel, int64_t vector)
+{
+    const int64_t left = p->out_blocks - panel * PANEL_BLOCKS;
+
+    return (left < PANEL_BLOCKS ? left : PANEL_BLOCKS) * vector;
+}
+
+static int64_t weight_floats(const struct direct *p, int64_t vector)
+{
+    const int64_t taps = p->steps / ceil_div(p->in_channels, channels_of(p));
+    int64_t floats = 0;
+
+    for (int64_t i = 0; i < p->panels; i++)
+        floats += find_extent(p, i, vector).steps * taps * channels_of(p) * width_of(p, i, vector);
+    return floats;
+}
+
+/* Panels that meet several groups multiply the channels of each by zeros for the others. */
+static bool wastes(const struct kernel_call *call, const struct conv_geometry *g)
+{
+    const int64_t vector = direct_ops_for(cpu_isa_of(call->device))->vector;
+    struct direct p = {.in_channels = g->in_channels,
+                       .out_channels = g->out_channels,
+                       .out_blocks = ceil_div(g->out_channels, vector),
+                       .groups = g->groups,
+                       .steps = ceil_div(g->in_channels, DIRECT_CHANNELS)};
+
+    p.panels = ceil_div(p.out_blocks, PANEL_BLOCKS);
+    return weight_floats(&p, vector) > MOST_WASTE * g->in_channels / g->groups * g->out_channels;
 }
 
 static const char *refuses_any(const struct kernel_call *call, struct phases_form *form)
@@ -69,10 +130,11 @@ static const char *refuses_any(const struct kernel_call *call, struct phases_for
         return "no elements";
     if (!phases_resolve(call, form))
         return "more than two dimensions";
-    if (form->geometry.groups != 1)
-        return "groups";
-    if (plain && (form->transposed || form->geometry.in_channels > FEW_CHANNELS ||
-                  conv_has_prelude(call->op, call->attrs)))
+    if (form->geometry.groups > 1 && (form->transposed || wastes(call, &form->geometry)))
+        return "groups of few channels";
+    if (plain &&
+        (form->transposed || form->geometry.groups > 1 ||
+         form->geometry.in_channels > FEW_CHANNELS || conv_has_prelude(call->op, call->attrs)))
         return "plain in, blocked out is for few channels";
     return NULL;
 }
@@ -124,25 +186,9 @@ static bool is_pointwise(const struct direct *p)
     return true;
 }
 
-/* Of a step. */
-static int64_t channels_of(const struct direct *p)
-{
-    return p->thin ? 1 : DIRECT_CHANNELS;
-}
-
-static int64_t pitch_of(const struct direct *p, int64_t vector)
-{
-    return p->thin ? 1 : vector;
-}
-
 static int64_t rows_of(const struct direct *p, int64_t lines)
 {
     return (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1;
-}
-
-static int64_t weight_floats(const struct direct *p, int64_t vector)
-{
-    return p->steps * channels_of(p) * p->out_blocks * vector;
 }
 
 /* So many tiles of equal size that each member gets as many as the others. */
@@ -205,23 +251,41 @@ static void choose_members(const struct kernel_call *call, struct direct *p, int
     const double macs = (double)weight_floats(p, vector) * (double)(p->lines * p->line);
 
     p->members = team_most(call->threads, macs / 50);
-    p->panels = ceil_div(p->out_blocks, PANEL_BLOCKS);
     p->by_panels = p->members > 1 &&
                    (weight_floats(p, vector) > p->images * p->x_image || most_tiles < p->members) &&
                    (p->panels % p->members == 0 || p->panels >= 4 * p->members);
 }
 
 /* A residual that is added last may lie where the sums would have to wait. */
-static void choose_chunks(const struct direct *p, const struct direct_ops *ops,
-                          struct direct_phase *phase)
+static int64_t choose_chunk(const struct direct *p, int64_t vector, int64_t steps)
 {
-    const int64_t step_bytes = channels_of(p) * PANEL_BLOCKS * ops->vector * (int64_t)sizeof(float);
-    int64_t chunks = ceil_div(phase->steps * step_bytes, CHUNK_BYTES);
+    const int64_t step_bytes = channels_of(p) * PANEL_BLOCKS * vector * (int64_t)sizeof(float);
+    const int64_t chunks = ceil_div(steps * step_bytes, CHUNK_BYTES);
 
     if (chunks == 0 || (p->epilogue.has_residual && p->epilogue.residual_after))
-        chunks = 1; /* without a tap there is still the bias */
-    phase->chunk = ceil_div(phase->steps, chunks);
-    phase->chunks = phase->steps > 0 ? ceil_div(phase->steps, phase->chunk) : 1;
+        return steps > 0 ? steps : 1;
+    return ceil_div(steps, chunks);
+}
+
+/* Panels of `steps` steps, or fewer, when they do not need all channels.  Returns how many floats
+ * their weights are. */
+static int64_t set_panels(const struct direct *p, int64_t vector, int64_t steps, int64_t chunk,
+                          int64_t before, struct direct_panel *panels)
+{
+    const int64_t taps = steps / ceil_div(p->in_channels, channels_of(p));
+    int64_t floats = before;
+
+    for (int64_t i = 0; i < p->panels; i++) {
+        const struct extent extent = find_extent(p, i, vector);
+        const int64_t count = extent.steps * taps;
+
+        panels[i] = (struct direct_panel){.in_block = extent.block,
+                                          .steps = count,
+                                          .chunks = count > 0 ? ceil_div(count, chunk) : 1,
+                                          .weights = floats};
+        floats += count * channels_of(p) * width_of(p, i, vector);
+    }
+    return floats - before;
 }
 
 /* Fills the phase's offsets, channels first, and returns how many steps they are. */
@@ -247,18 +311,18 @@ static void set_phases(const struct phases_form *form, struct state *state)
 {
     const struct phases_axis axes[2] = {phases_axis(form, 0), phases_axis(form, 1)};
     struct direct *p = &state->plan;
-    int64_t k = 0, *offsets = state->offsets;
+    struct direct_panel *panels = state->panels;
+    int64_t k = 0, *offsets = state->offsets, weights = 0, steps;
 
     for (int64_t y = 0; y < axes[0].phases; y++)
-        for (int64_t x = 0; x < axes[1].phases; x++) {
+        for (int64_t x = 0; x < axes[1].phases; x++, panels += p->panels) {
             struct direct_phase *phase = &state->phases[k++];
 
-            *phase = (struct direct_phase){.place = {y, x}, .offsets = offsets};
-            phase->weights =
-                (offsets - state->offsets) * channels_of(p) * p->out_blocks * state->ops->vector;
-            phase->steps = set_offsets(p, form, axes, phase->place, state->ops->vector, offsets);
-            offsets += phase->steps;
-            choose_chunks(p, state->ops, phase);
+            *phase = (struct direct_phase){.place = {y, x}, .offsets = offsets, .panels = panels};
+            steps = set_offsets(p, form, axes, phase->place, state->ops->vector, offsets);
+            offsets += steps;
+            phase->chunk = choose_chunk(p, state->ops->vector, steps);
+            weights += set_panels(p, state->ops->vector, steps, phase->chunk, weights, panels);
         }
 }
 
@@ -284,6 +348,8 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     p->out_channels = g->out_channels;
     p->in_blocks = ceil_div(g->in_channels, pitch);
     p->out_blocks = ceil_div(g->out_channels, ops->vector);
+    p->panels = ceil_div(p->out_blocks, PANEL_BLOCKS);
+    p->groups = g->groups;
     set_axes(p, form);
     p->x_image = p->in_blocks * p->in[0] * p->in[1] * pitch;
     p->y_image = p->out_blocks * p->size[0] * p->size[1] * ops->vector;
@@ -301,7 +367,7 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     if (!p->packs)
         p->block = p->in[0] * p->in[1] * ops->vector;
     p->scratch_floats = p->packs ? round_to(p->in_blocks * p->block, 16) : 0;
-    p->groups = p->flat ? ceil_div(p->tile, ops->rows) : p->tile * ceil_div(p->line, ops->rows);
+    p->strips = p->flat ? ceil_div(p->tile, ops->rows) : p->tile * ceil_div(p->line, ops->rows);
     p->phase_count = p->apart[0] * p->apart[1];
     p->phases = state->phases;
     set_phases(form, state);
@@ -333,12 +399,11 @@ static void pack_taps(const struct state *state, const struct direct_phase *phas
 {
     const struct direct *p = &state->plan;
     const int64_t vector = state->ops->vector, channels = channels_of(p);
-    const int64_t first = o / (PANEL_BLOCKS * vector) * PANEL_BLOCKS;
-    const int64_t blocks =
-        p->out_blocks - first < PANEL_BLOCKS ? p->out_blocks - first : PANEL_BLOCKS;
-    const int64_t width = blocks * vector;
+    const int64_t index = o / (PANEL_BLOCKS * vector), width = width_of(p, index, vector);
+    const struct direct_panel *panel = &phase->panels[index];
 
-    packed += phase->weights + first * vector * phase->steps * channels + o - first * vector;
+    c -= panel->in_block * pitch_of(p, vector);
+    packed += panel->weights + o % (PANEL_BLOCKS * vector);
     for (int64_t i = 0; i < count; i++)
         packed[((c / channels * count + i) * channels + c % channels) * width] = taps[numbers[i]];
 }
@@ -351,9 +416,12 @@ static void pack_phase(const struct state *state, const struct phases_form *form
     const int64_t taps = form->geometry.window.kernel[0] * form->geometry.window.kernel[1];
     const int64_t count = list_taps(form, phase, numbers);
 
+    const int64_t in = p->in_channels / p->groups, out = p->out_channels / p->groups;
+
     for (int64_t o = 0; o < p->out_channels; o++)
-        for (int64_t c = 0; c < p->in_channels; c++) {
-            int64_t filter = form->transposed ? c * p->out_channels + o : o * p->in_channels + c;
+        for (int64_t i = 0; i < in; i++) {
+            const int64_t c = o / out * in + i; /* a transposed one has no groups */
+            const int64_t filter = form->transposed ? c * p->out_channels + o : o * in + i;
 
             pack_taps(state, phase, o, c, kernels + filter * taps, numbers, count, packed);
         }
@@ -384,8 +452,8 @@ static enum status share(struct kernel_prepare *prepare, struct state *state)
     state->step = (struct conv_step){
         .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
     phases_format(&state->form, by_phases);
-    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 "%s", channels_of(p), vector,
-             by_phases);
+    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 " /%" PRId64 "%s",
+             channels_of(p), vector, p->groups, by_phases);
     return conv_step_share(prepare, format, (size_t)weight_floats(p, vector) * sizeof(float), pack,
                            state, (size_t)(p->out_blocks * vector), &state->step);
 }
@@ -447,14 +515,18 @@ static struct state *create(const struct kernel_call *call, const struct phases_
     const size_t steps =
         (size_t)(ceil_div(form->geometry.in_channels, channels) * w->kernel[0] * w->kernel[1]);
     const size_t phases = (size_t)(phases_axis(form, 0).phases * phases_axis(form, 1).phases);
-    struct state *state = calloc(1, sizeof(*state) + steps * sizeof(state->offsets[0]) +
-                                        phases * sizeof(*state->phases));
+    const struct direct_ops *ops = direct_ops_for(cpu_isa_of(call->device));
+    const size_t panels = (size_t)ceil_div(form->geometry.out_channels, PANEL_BLOCKS * ops->vector);
+    struct state *state =
+        calloc(1, sizeof(*state) + steps * sizeof(state->offsets[0]) +
+                      phases * (sizeof(*state->phases) + panels * sizeof(*state->panels)));
 
     if (state == NULL)
         return NULL;
     state->form = *form;
-    state->ops = direct_ops_for(cpu_isa_of(call->device));
+    state->ops = ops;
     state->phases = (struct direct_phase *)(void *)(state->offsets + steps);
+    state->panels = (struct direct_panel *)(void *)(state->phases + phases);
     make_plan(call, form, state);
     return state;
 }
@@ -481,7 +553,8 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     prepare->scratch_bytes =
         (size_t)(p->scratch_floats * (p->by_panels ? 1 : (int64_t)p->members)) * sizeof(float);
     prepare->host_bytes = sizeof(*state) + (size_t)p->steps * sizeof(state->offsets[0]) +
-                          (size_t)p->phase_count * sizeof(*state->phases);
+                          (size_t)p->phase_count *
+                              (sizeof(*state->phases) + (size_t)p->panels * sizeof(*state->panels));
     snprintf(prepare->note, sizeof(prepare->note), "direct%s, %s of %" PRId64 "%s, %s",
              p->prelude ? " behind scale and shift" : "", p->by_panels ? "panels, tiles" : "tiles",
              p->tile, p->flat ? "" : " rows", cpu_isa_name(cpu_isa_of(prepare->call.device)));

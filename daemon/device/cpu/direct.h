@@ -8,18 +8,26 @@
 
 enum { DIRECT_CHANNELS = 8 }; /* of a step, unless the input is thin */
 
+/* What a panel of outputs is in a phase. */
+struct direct_panel {
+    int64_t in_block; /* the first whose channels it needs */
+    int64_t steps;    /* taps * input channels / DIRECT_CHANNELS */
+    int64_t chunks;   /* of steps; 1 when there are none */
+    int64_t weights;  /* floats before its own */
+};
+
 struct direct_phase {
     int64_t place[2];       /* its first one in the result */
-    int64_t steps;          /* taps * input channels / DIRECT_CHANNELS */
-    int64_t chunk, chunks;  /* steps at a time */
-    const int64_t *offsets; /* per step: floats from a pixel's place */
-    int64_t weights;        /* floats to those of the phase */
+    int64_t chunk;          /* steps at a time */
+    const int64_t *offsets; /* per step: floats from a pixel's place in the first block needed */
+    const struct direct_panel *panels;
 };
 
 struct direct {
     struct epilogue epilogue;
     /* The input.  Axes: down, across. */
     int64_t images, in_channels, in_blocks;
+    int64_t groups;
     int64_t in[2], stride[2], dilation[2], kernel[2], pad[2];
     int64_t x_image; /* floats from one image to the next */
     bool thin;       /* plain input of few channels: each is a block of its own, of one channel */
@@ -44,8 +52,8 @@ struct direct {
     bool packs;
     int64_t phase, row, block; /* floats from one to the next */
     int64_t rows_of_image;     /* of the packed rows of a tile */
-    int64_t groups;            /* about how often the micro-kernel runs in a tile for a chunk */
-    int64_t steps;             /* of all phases */
+    int64_t strips;            /* about how often the micro-kernel runs in a tile for a chunk */
+    int64_t steps;             /* of all phases, when all channels are needed */
     int64_t phase_count;
     const struct direct_phase *phases;
     int64_t scratch_floats; /* of a member, or of all when by_panels */

@@ -165,18 +165,23 @@ struct part { /* of the weights: a chunk of steps of a panel */
     int64_t panel, chunk;
 };
 
+static bool is_last(struct part part)
+{
+    return part.chunk + 1 == part.phase->panels[part.panel].chunks;
+}
+
 static struct strip make_strip(const struct conv_run *run, struct part part, bool finishes)
 {
     const struct direct *p = run->plan;
     const struct direct_phase *phase = part.phase;
+    const struct direct_panel *panel = &phase->panels[part.panel];
     const int64_t first = part.panel * PANEL_BLOCKS, left = p->out_blocks - first;
     const int64_t channels = p->thin ? 1 : DIRECT_CHANNELS, step = part.chunk * phase->chunk;
     const int64_t width = (left < PANEL_BLOCKS ? left : PANEL_BLOCKS) * VW * channels;
-    const bool last = part.chunk + 1 == phase->chunks;
+    const bool last = is_last(part);
     struct strip strip = {.offsets = phase->offsets + step,
-                          .steps = last ? phase->steps - step : phase->chunk,
-                          .u = run->weights + phase->weights +
-                               first * VW * channels * phase->steps + step * width,
+                          .steps = last ? panel->steps - step : phase->chunk,
+                          .u = run->weights + panel->weights + step * width,
                           .bias = part.chunk == 0 ? run->bias + first * VW : NULL,
                           .y_block = p->size[0] * p->size[1] * VW,
                           .y_pitch = p->apart[1] * VW,
@@ -184,7 +189,7 @@ static struct strip make_strip(const struct conv_run *run, struct part part, boo
                           .high = last ? finish_high(&p->epilogue, finishes) : __builtin_inff()};
 
     strip.next = strip.u + strip.steps * width;
-    strip.fetch = (width / 16 + p->groups - 1) / p->groups;
+    strip.fetch = (width / 16 + p->strips - 1) / p->strips;
     return strip;
 }
 
@@ -210,7 +215,8 @@ static void run_segment(const struct conv_run *run, struct part part, const stru
     const int64_t blocks = left < PANEL_BLOCKS ? left : PANEL_BLOCKS;
     const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
     const bool finishes = finish_is_needed(&p->epilogue, run->residual);
-    const bool finishes_now = finishes && part.chunk + 1 == part.phase->chunks;
+    const bool finishes_now = finishes && is_last(part);
+    const float *v = segment->v + part.phase->panels[part.panel].in_block * p->block;
     const bool after = p->epilogue.residual_after;
     const enum way way = p->thin ? THIN : p->apart[1] > 1 ? APART : NEIGHBOURS;
     struct strip strip = make_strip(run, part, finishes);
@@ -223,7 +229,7 @@ static void run_segment(const struct conv_run *run, struct part part, const stru
 
         /* The larger ones come last. */
         strip.times = finishes_now ? 1 : left_groups - (segment->pixels - done) % left_groups;
-        strip.v = segment->v + done * pitch;
+        strip.v = v + done * pitch;
         strip.ahead = !p->packs && part.panel == 0 ? rows * VW : 0;
         strip.y = run->y + at;
         strip.residual = after || part.chunk > 0 ? NULL : residual;
@@ -442,7 +448,7 @@ static void run_tile(const struct conv_run *run, struct tile tile, int64_t panel
     const struct direct *p = run->plan;
 
     for (int64_t k = 0; k < p->phase_count; k++)
-        for (int64_t chunk = 0; chunk < p->phases[k].chunks; chunk++)
+        for (int64_t chunk = 0; chunk < p->phases[k].panels[panel].chunks; chunk++)
             (p->flat ? run_flat : run_lines)(run, tile, (struct part){&p->phases[k], panel, chunk});
 }
 
