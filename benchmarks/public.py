@@ -8,11 +8,13 @@ Inputs are those of tests/models/check.py: shapes and values that make sense for
 process of its own.  ONNX Runtime is asked with bound inputs, which spares it the Python binding's
 copies.  With --keep what was measured is kept in a file: a later run takes over what it does not measure itself, so
 that a machine shared with others can be asked in slices.  Printed last: the models, slowest against ONNX Runtime
-first, and the geometric mean.
+first, and the geometric mean.  "paired" is the median of the rounds' own ratios: where a host changes its speed between
+rounds, the best rounds of both need not have been alike.
 """
 import argparse
 import json
 import pathlib
+import statistics
 import sys
 import tempfile
 
@@ -61,25 +63,27 @@ def write_inputs(path, folder):
 
 
 def compare(options, path, threads):
-    best = {}
+    best, pairs = {}, []
     with tempfile.TemporaryDirectory() as folder:
         words = write_inputs(path, folder)
         commands = {
             "sluice": [options.sluice_bench, str(path), str(threads), "1", str(options.seconds), *words],
             "ort": [sys.executable, __file__, "--worker", str(path), folder, str(threads), str(options.seconds)]}
         for _ in range(options.rounds):
-            for engine, command in commands.items():
-                result = engines.run_process(command)
+            found = {engine: engines.run_process(command) for engine, command in commands.items()}
+            for engine, result in found.items():
                 if result and (engine not in best or result["median_ms"] < best[engine]["median_ms"]):
                     best[engine] = result
-    return best
+            if all(found.values()):
+                pairs.append(found["sluice"]["median_ms"] / found["ort"]["median_ms"])
+    return {**best, "paired": statistics.median(pairs)} if pairs else best
 
 
 def line_of(row):
     if "sluice" not in row or "ort" not in row:
         return f"{row['model']:<24}{row['threads']:>4}  failed: {' '.join({'sluice', 'ort'} - row.keys())}"
     return (f"{row['model']:<24}{row['threads']:>4}{row['sluice']['median_ms']:>11.4f}{row['ort']['median_ms']:>11.4f}"
-            f"{ratio_of(row):>7.2f}")
+            f"{ratio_of(row):>7.2f}{row.get('paired', float('nan')):>8.2f}")
 
 
 def ratio_of(row):
@@ -98,7 +102,7 @@ def measure_all(options, kept):
 
 
 def report(rows):
-    print(f"\nslowest first\n{'model':<24}{'thr':>4}{'sluice ms':>11}{'ort ms':>11}{'ratio':>7}")
+    print(f"\nslowest first\n{'model':<24}{'thr':>4}{'sluice ms':>11}{'ort ms':>11}{'ratio':>7}{'paired':>8}")
     for row in sorted(rows, key=ratio_of, reverse=True):
         print(line_of(row))
     ratios = [ratio_of(row) for row in rows if ratio_of(row) != float("inf")]

@@ -14,6 +14,7 @@ extern const struct depthwise_ops depthwise_ops_base, depthwise_ops_avx2, depthw
 
 enum {
     SMALL_PLANE_BYTES = 6 << 10, /* with the zeros around it: stays in L1 */
+    ROWS_EACH = 3,               /* of a member, at least */
     ROWS_ALIKE = 16              /* rows that are walked together, some columns at a time */
 };
 
@@ -106,6 +107,7 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     p->members = team_most(call->threads, (double)(p->planes * p->out[0] * p->out[1] * block *
                                                    (p->kernel[0] * p->kernel[1] + 8)) /
                                               40);
+    p->by_planes = g->batch * p->out[0] < ROWS_EACH * (int64_t)p->members;
 }
 
 /* [block][tap][channel] */

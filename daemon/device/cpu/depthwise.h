@@ -16,6 +16,7 @@ struct depthwise {
     int64_t alike;           /* rows at a time, at most */
     int64_t inside, insides; /* places of a row whose windows hang over no edge: first, how many */
     unsigned members;
+    bool by_planes; /* members share planes, not the rows of images */
 };
 
 struct depthwise_ops {

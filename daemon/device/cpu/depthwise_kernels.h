@@ -322,19 +322,23 @@ static void run_plane(const struct conv_run *run, int64_t index, int64_t from, i
     run_rows(run, &plane, index, from, to);
 }
 
-/* Members share the rows of all planes. */
+/* Members share the rows of all images, with all their channels, as those of a 1x1 convolution do:
+ * what one of them wrote it reads, from its own cache.  Few rows: the planes instead. */
 static void run_all(const struct conv_run *run, unsigned member, unsigned members)
 {
     const struct depthwise *p = run->plan;
+    const int64_t images = p->by_planes ? p->planes : p->planes / p->blocks;
+    const int64_t together = p->planes / images;
     float *scratch = run->scratch + (int64_t)member * p->padded[0] * p->padded[1] * BLOCK;
     size_t first, last;
 
-    team_share((size_t)(p->planes * p->out[0]), member, members, &first, &last);
+    team_share((size_t)(images * p->out[0]), member, members, &first, &last);
     for (int64_t row = (int64_t)first, end = (int64_t)last; row < end;) {
         const int64_t from = row % p->out[0], left = end - row;
         const int64_t count = left < p->out[0] - from ? left : p->out[0] - from;
 
-        run_plane(run, row / p->out[0], from, from + count, scratch);
+        for (int64_t i = 0; i < together; i++)
+            run_plane(run, row / p->out[0] * together + i, from, from + count, scratch);
         row += count;
     }
 }

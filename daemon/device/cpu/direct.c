@@ -17,7 +17,6 @@ extern const struct direct_ops direct_ops_avx2, direct_ops_avx512;
 
 enum {
     FEW_CHANNELS = 8,       /* of a plain input, at most */
-    PANEL_BLOCKS = 2,       /* output blocks that a panel of weights is for */
     CHUNK_BYTES = 24 << 10, /* of the weights of a chunk of steps: stay in L1 */
     TILE_BYTES_PACKED = 256 << 10,
     TILE_BYTES = 512 << 10,  /* of a tile's input: stays in L2 */
@@ -38,7 +37,6 @@ static const struct direct_ops *direct_ops_for(enum cpu_isa isa)
 
 struct state {
     struct direct plan;
-    struct phases_form form;
     const struct direct_ops *ops;
     struct conv_step step;
     struct direct_phase *phases;
@@ -56,63 +54,19 @@ static int64_t round_to(int64_t a, int64_t b)
     return ceil_div(a, b) * b;
 }
 
-/* Of a step. */
-static int64_t channels_of(const struct direct *p)
-{
-    return p->thin ? 1 : DIRECT_CHANNELS;
-}
-
-static int64_t pitch_of(const struct direct *p, int64_t vector)
-{
-    return p->thin ? 1 : vector;
-}
-
-/* The input channels that a panel's outputs are sums of, in steps, from a whole block on. */
-struct extent {
-    int64_t block, steps;
-};
-
-static struct extent find_extent(const struct direct *p, int64_t panel, int64_t vector)
-{
-    const int64_t in = p->in_channels / p->groups, out = p->out_channels / p->groups;
-    const int64_t first = panel * PANEL_BLOCKS * vector, end = first + PANEL_BLOCKS * vector;
-    const int64_t last = (end < p->out_channels ? end : p->out_channels) - 1;
-    const int64_t block = first / out * in / pitch_of(p, vector);
-    const int64_t channels = (last / out + 1) * in - block * pitch_of(p, vector);
-
-    return (struct extent){block, ceil_div(channels, channels_of(p))};
-}
-
-/* Of a panel, by one channel in. */
-static int64_t width_of(const struct direct *p, int64_t panel, int64_t vector)
-{
-    const int64_t left = p->out_blocks - panel * PANEL_BLOCKS;
-
-    return (left < PANEL_BLOCKS ? left : PANEL_BLOCKS) * vector;
-}
-
-static int64_t weight_floats(const struct direct *p, int64_t vector)
-{
-    const int64_t taps = p->steps / ceil_div(p->in_channels, channels_of(p));
-    int64_t floats = 0;
-
-    for (int64_t i = 0; i < p->panels; i++)
-        floats += find_extent(p, i, vector).steps * taps * channels_of(p) * width_of(p, i, vector);
-    return floats;
-}
-
 /* Panels that meet several groups multiply the channels of each by zeros for the others. */
 static bool wastes(const struct kernel_call *call, const struct conv_geometry *g)
 {
     const int64_t vector = direct_ops_for(cpu_isa_of(call->device))->vector;
-    struct direct p = {.in_channels = g->in_channels,
+    struct direct p = {.vector = vector,
+                       .in_channels = g->in_channels,
                        .out_channels = g->out_channels,
                        .out_blocks = ceil_div(g->out_channels, vector),
                        .groups = g->groups,
                        .steps = ceil_div(g->in_channels, DIRECT_CHANNELS)};
 
-    p.panels = ceil_div(p.out_blocks, PANEL_BLOCKS);
-    return weight_floats(&p, vector) > MOST_WASTE * g->in_channels / g->groups * g->out_channels;
+    p.panels = ceil_div(p.out_blocks, DIRECT_PANEL_BLOCKS);
+    return direct_weight_floats(&p) > MOST_WASTE * g->in_channels / g->groups * g->out_channels;
 }
 
 static const char *refuses_any(const struct kernel_call *call, struct phases_form *form)
@@ -198,32 +152,32 @@ static int64_t share_out(int64_t tiles, int64_t members, int64_t most)
     return tiles < most ? tiles : most;
 }
 
-static int64_t fewest_pixels(const struct direct *p, int64_t vector)
+static int64_t fewest_pixels(const struct direct *p)
 {
-    return weight_floats(p, vector) * (int64_t)sizeof(float) > MANY_WEIGHTS ? FEWEST_PIXELS_MANY
-                                                                            : FEWEST_PIXELS;
+    return direct_weight_floats(p) * (int64_t)sizeof(float) > MANY_WEIGHTS ? FEWEST_PIXELS_MANY
+                                                                           : FEWEST_PIXELS;
 }
 
-static void cut_flat(struct direct *p, const struct direct_ops *ops)
+static void cut_flat(struct direct *p, int64_t rows)
 {
-    const int64_t pixel_bytes = p->in_blocks * ops->vector * (int64_t)sizeof(float);
-    const int64_t all = p->lines * p->line, fewest = fewest_pixels(p, ops->vector);
+    const int64_t pixel_bytes = p->in_blocks * p->vector * (int64_t)sizeof(float);
+    const int64_t all = p->lines * p->line, fewest = fewest_pixels(p);
     int64_t tile = (p->packs ? TILE_BYTES_PACKED : TILE_BYTES) / pixel_bytes;
 
     if (tile < fewest)
         tile = fewest;
     p->tiles = ceil_div(all, tile);
     if (!p->by_panels)
-        p->tiles = share_out(p->tiles, p->members, ceil_div(all, ops->rows));
-    p->tile = round_to(ceil_div(all, p->tiles), ops->rows);
+        p->tiles = share_out(p->tiles, p->members, ceil_div(all, rows));
+    p->tile = round_to(ceil_div(all, p->tiles), rows);
     p->tiles = ceil_div(all, p->tile);
-    p->block = p->tile * ops->vector;
+    p->block = p->tile * p->vector;
 }
 
-static void cut_lines(struct direct *p, const struct direct_ops *ops)
+static void cut_lines(struct direct *p)
 {
     const int64_t line_bytes = p->in_blocks * p->row * p->stride[0] * (int64_t)sizeof(float);
-    const int64_t fewest = ceil_div(fewest_pixels(p, ops->vector), p->out[1]);
+    const int64_t fewest = ceil_div(fewest_pixels(p), p->out[1]);
     int64_t tile = TILE_BYTES_PACKED / line_bytes, parts;
 
     if (tile < fewest)
@@ -245,21 +199,22 @@ static void cut_lines(struct direct *p, const struct direct_ops *ops)
     p->block = p->rows_of_image * p->row * ceil_div(p->tile, p->out[0]);
 }
 
-static void choose_members(const struct kernel_call *call, struct direct *p, int64_t vector)
+static void choose_members(const struct kernel_call *call, struct direct *p)
 {
     const int64_t most_tiles = p->flat ? p->lines * p->line : p->lines;
-    const double macs = (double)weight_floats(p, vector) * (double)(p->lines * p->line);
+    const double macs = (double)direct_weight_floats(p) * (double)(p->lines * p->line);
 
     p->members = team_most(call->threads, macs / 50);
     p->by_panels = p->members > 1 &&
-                   (weight_floats(p, vector) > p->images * p->x_image || most_tiles < p->members) &&
+                   (direct_weight_floats(p) > p->images * p->x_image || most_tiles < p->members) &&
                    (p->panels % p->members == 0 || p->panels >= 4 * p->members);
 }
 
 /* A residual that is added last may lie where the sums would have to wait. */
-static int64_t choose_chunk(const struct direct *p, int64_t vector, int64_t steps)
+static int64_t choose_chunk(const struct direct *p, int64_t steps)
 {
-    const int64_t step_bytes = channels_of(p) * PANEL_BLOCKS * vector * (int64_t)sizeof(float);
+    const int64_t step_bytes =
+        direct_channels(p) * DIRECT_PANEL_BLOCKS * p->vector * (int64_t)sizeof(float);
     const int64_t chunks = ceil_div(steps * step_bytes, CHUNK_BYTES);
 
     if (chunks == 0 || (p->epilogue.has_residual && p->epilogue.residual_after))
@@ -267,33 +222,11 @@ static int64_t choose_chunk(const struct direct *p, int64_t vector, int64_t step
     return ceil_div(steps, chunks);
 }
 
-/* Panels of `steps` steps, or fewer, when they do not need all channels.  Returns how many floats
- * their weights are. */
-static int64_t set_panels(const struct direct *p, int64_t vector, int64_t steps, int64_t chunk,
-                          int64_t before, struct direct_panel *panels)
-{
-    const int64_t taps = steps / ceil_div(p->in_channels, channels_of(p));
-    int64_t floats = before;
-
-    for (int64_t i = 0; i < p->panels; i++) {
-        const struct extent extent = find_extent(p, i, vector);
-        const int64_t count = extent.steps * taps;
-
-        panels[i] = (struct direct_panel){.in_block = extent.block,
-                                          .steps = count,
-                                          .chunks = count > 0 ? ceil_div(count, chunk) : 1,
-                                          .weights = floats};
-        floats += count * channels_of(p) * width_of(p, i, vector);
-    }
-    return floats - before;
-}
-
 /* Fills the phase's offsets, channels first, and returns how many steps they are. */
 static int64_t set_offsets(const struct direct *p, const struct phases_form *form,
-                           const struct phases_axis *axes, const int64_t *place, int64_t vector,
-                           int64_t *to)
+                           const struct phases_axis *axes, const int64_t *place, int64_t *to)
 {
-    const int64_t pitch = pitch_of(p, vector), channels = channels_of(p), *first = to;
+    const int64_t pitch = direct_pitch(p), channels = direct_channels(p), *first = to;
     const struct window *w = &form->geometry.window;
     int64_t y, x;
 
@@ -319,10 +252,10 @@ static void set_phases(const struct phases_form *form, struct state *state)
             struct direct_phase *phase = &state->phases[k++];
 
             *phase = (struct direct_phase){.place = {y, x}, .offsets = offsets, .panels = panels};
-            steps = set_offsets(p, form, axes, phase->place, state->ops->vector, offsets);
+            steps = set_offsets(p, form, axes, phase->place, offsets);
             offsets += steps;
-            phase->chunk = choose_chunk(p, state->ops->vector, steps);
-            weights += set_panels(p, state->ops->vector, steps, phase->chunk, weights, panels);
+            phase->chunk = choose_chunk(p, steps);
+            weights += direct_set_panels(p, steps, phase->chunk, weights, panels);
         }
 }
 
@@ -342,13 +275,13 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
         p->prelude_low = attrs->prelude_low;
     }
     p->thin = call->in[CONV_X]->layout == LAYOUT_PLAIN;
-    pitch = pitch_of(p, ops->vector);
+    pitch = direct_pitch(p);
     p->images = g->batch;
     p->in_channels = g->in_channels;
     p->out_channels = g->out_channels;
     p->in_blocks = ceil_div(g->in_channels, pitch);
     p->out_blocks = ceil_div(g->out_channels, ops->vector);
-    p->panels = ceil_div(p->out_blocks, PANEL_BLOCKS);
+    p->panels = ceil_div(p->out_blocks, DIRECT_PANEL_BLOCKS);
     p->groups = g->groups;
     set_axes(p, form);
     p->x_image = p->in_blocks * p->in[0] * p->in[1] * pitch;
@@ -357,13 +290,17 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     p->packs = !p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1;
     p->line = p->flat ? p->out[0] * p->out[1] : p->out[1];
     p->lines = p->flat ? p->images : p->images * p->out[0];
-    p->steps = ceil_div(g->in_channels, channels_of(p)) * g->window.kernel[0] * g->window.kernel[1];
+    p->steps =
+        ceil_div(g->in_channels, direct_channels(p)) * g->window.kernel[0] * g->window.kernel[1];
     p->phase = ceil_div((p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1,
                         p->stride[1]) *
                pitch;
     p->row = p->phase * p->stride[1];
-    choose_members(call, p, ops->vector);
-    (p->flat ? cut_flat : cut_lines)(p, ops);
+    choose_members(call, p);
+    if (p->flat)
+        cut_flat(p, ops->rows);
+    else
+        cut_lines(p);
     if (!p->packs)
         p->block = p->in[0] * p->in[1] * ops->vector;
     p->scratch_floats = p->packs ? round_to(p->in_blocks * p->block, 16) : 0;
@@ -375,74 +312,6 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
 
 /* ---- constants ---- */
 
-/* The taps of a phase by their numbers in the kernel; returns how many they are. */
-static int64_t list_taps(const struct phases_form *form, const struct direct_phase *phase,
-                         int64_t *numbers)
-{
-    const struct window *w = &form->geometry.window;
-    const struct phases_axis axes[2] = {phases_axis(form, 0), phases_axis(form, 1)};
-    int64_t count = 0, ignored;
-
-    for (int64_t i = 0; i < w->kernel[0]; i++)
-        for (int64_t j = 0; j < w->kernel[1]; j++)
-            if (phases_meet(form, axes, 0, phase->place[0], i, &ignored) &&
-                phases_meet(form, axes, 1, phase->place[1], j, &ignored))
-                numbers[count++] = i * w->kernel[1] + j;
-    return count;
-}
-
-/* One channel pair's taps at their place: [panel][channels of a step][tap][channel][out channel].
- */
-static void pack_taps(const struct state *state, const struct direct_phase *phase, int64_t o,
-                      int64_t c, const float *taps, const int64_t *numbers, int64_t count,
-                      float *packed)
-{
-    const struct direct *p = &state->plan;
-    const int64_t vector = state->ops->vector, channels = channels_of(p);
-    const int64_t index = o / (PANEL_BLOCKS * vector), width = width_of(p, index, vector);
-    const struct direct_panel *panel = &phase->panels[index];
-
-    c -= panel->in_block * pitch_of(p, vector);
-    packed += panel->weights + o % (PANEL_BLOCKS * vector);
-    for (int64_t i = 0; i < count; i++)
-        packed[((c / channels * count + i) * channels + c % channels) * width] = taps[numbers[i]];
-}
-
-static void pack_phase(const struct state *state, const struct phases_form *form,
-                       const struct direct_phase *phase, const float *kernels, int64_t *numbers,
-                       float *packed)
-{
-    const struct direct *p = &state->plan;
-    const int64_t taps = form->geometry.window.kernel[0] * form->geometry.window.kernel[1];
-    const int64_t count = list_taps(form, phase, numbers);
-
-    const int64_t in = p->in_channels / p->groups, out = p->out_channels / p->groups;
-
-    for (int64_t o = 0; o < p->out_channels; o++)
-        for (int64_t i = 0; i < in; i++) {
-            const int64_t c = o / out * in + i; /* a transposed one has no groups */
-            const int64_t filter = form->transposed ? c * p->out_channels + o : o * in + i;
-
-            pack_taps(state, phase, o, c, kernels + filter * taps, numbers, count, packed);
-        }
-}
-
-static enum status pack(const void *arg, const float *weights, float *packed)
-{
-    const struct state *state = arg;
-    const struct direct *p = &state->plan;
-    const struct window *w = &state->form.geometry.window;
-    int64_t *numbers = calloc((size_t)(w->kernel[0] * w->kernel[1]), sizeof(*numbers));
-
-    if (numbers == NULL)
-        return STATUS_NO_MEMORY;
-    memset(packed, 0, (size_t)weight_floats(p, state->ops->vector) * sizeof(float));
-    for (int64_t k = 0; k < p->phase_count; k++)
-        pack_phase(state, &state->form, &p->phases[k], weights, numbers, packed);
-    free(numbers);
-    return STATUS_OK;
-}
-
 static enum status share(struct kernel_prepare *prepare, struct state *state)
 {
     const struct direct *p = &state->plan;
@@ -451,59 +320,11 @@ static enum status share(struct kernel_prepare *prepare, struct state *state)
 
     state->step = (struct conv_step){
         .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
-    phases_format(&state->form, by_phases);
+    phases_format(&p->form, by_phases);
     snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 " /%" PRId64 "%s",
-             channels_of(p), vector, p->groups, by_phases);
-    return conv_step_share(prepare, format, (size_t)weight_floats(p, vector) * sizeof(float), pack,
-                           state, (size_t)(p->out_blocks * vector), &state->step);
-}
-
-static double element(const struct operand *operand, size_t i)
-{
-    float value;
-
-    memcpy(&value, (const char *)operand->constant + i * sizeof(value), sizeof(value));
-    return (double)value;
-}
-
-/* A prelude's factors, then its summands, each padded with zeros to whole blocks. */
-static void fill_prelude(const struct kernel_call *call, size_t channels, size_t padded,
-                         float *factors)
-{
-    const struct conv_attrs *attrs = call->attrs;
-    const struct operand *const *in = call->in + CONV_PRELUDE; /* scale, B, mean, var */
-
-    memset(factors, 0, 2 * padded * sizeof(float));
-    for (size_t c = 0; c < channels; c++) {
-        double factor =
-            element(in[0], c) / sqrt(element(in[3], c) + (double)attrs->prelude_epsilon);
-
-        factors[c] = (float)factor;
-        factors[padded + c] = (float)(element(in[1], c) - element(in[2], c) * factor);
-    }
-}
-
-static enum status share_prelude(struct kernel_prepare *prepare, struct state *state)
-{
-    const struct operand *const *in = prepare->call.in + CONV_PRELUDE;
-    const struct conv_attrs *attrs = prepare->call.attrs;
-    const size_t channels = (size_t)state->plan.in_channels;
-    const size_t padded = (size_t)(state->plan.in_blocks * state->ops->vector);
-    char format[128];
-    void *factors;
-    bool is_new;
-
-    if (!state->plan.prelude)
-        return STATUS_OK;
-    snprintf(format, sizeof(format), "prelude %p %p %p %a by %zu", in[1]->constant_key,
-             in[2]->constant_key, in[3]->constant_key, (double)attrs->prelude_epsilon, padded);
-    TRY(weights_share(prepare->weights, in[0]->constant_key, format, 2 * padded * sizeof(float),
-                      &factors, &is_new));
-    if (is_new)
-        fill_prelude(&prepare->call, channels, padded, factors);
-    state->plan.scale = factors;
-    state->plan.shift = state->plan.scale + padded;
-    return STATUS_OK;
+             direct_channels(p), vector, p->groups, by_phases);
+    return conv_step_share(prepare, format, (size_t)direct_weight_floats(p) * sizeof(float),
+                           direct_pack, p, (size_t)(p->out_blocks * vector), &state->step);
 }
 
 /* ---- the kernel ---- */
@@ -516,14 +337,16 @@ static struct state *create(const struct kernel_call *call, const struct phases_
         (size_t)(ceil_div(form->geometry.in_channels, channels) * w->kernel[0] * w->kernel[1]);
     const size_t phases = (size_t)(phases_axis(form, 0).phases * phases_axis(form, 1).phases);
     const struct direct_ops *ops = direct_ops_for(cpu_isa_of(call->device));
-    const size_t panels = (size_t)ceil_div(form->geometry.out_channels, PANEL_BLOCKS * ops->vector);
+    const size_t panels =
+        (size_t)ceil_div(form->geometry.out_channels, DIRECT_PANEL_BLOCKS * ops->vector);
     struct state *state =
         calloc(1, sizeof(*state) + steps * sizeof(state->offsets[0]) +
                       phases * (sizeof(*state->phases) + panels * sizeof(*state->panels)));
 
     if (state == NULL)
         return NULL;
-    state->form = *form;
+    state->plan.form = *form;
+    state->plan.vector = ops->vector;
     state->ops = ops;
     state->phases = (struct direct_phase *)(void *)(state->offsets + steps);
     state->panels = (struct direct_panel *)(void *)(state->phases + phases);
@@ -543,7 +366,7 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     if (state != NULL)
         status = share(prepare, state);
     if (status == STATUS_OK)
-        status = share_prelude(prepare, state);
+        status = direct_share_prelude(prepare, &state->plan);
     if (status != STATUS_OK) {
         free(state);
         return error_set(err, status, "no memory for packed weights");

@@ -6,7 +6,10 @@
 #include "device/cpu/conv_step.h"
 #include "device/cpu/phases.h"
 
-enum { DIRECT_CHANNELS = 8 }; /* of a step, unless the input is thin */
+enum {
+    DIRECT_CHANNELS = 8,    /* of a step, unless the input is thin */
+    DIRECT_PANEL_BLOCKS = 2 /* of outputs, that a panel of weights is for */
+};
 
 /* What a panel of outputs is in a phase. */
 struct direct_panel {
@@ -24,6 +27,8 @@ struct direct_phase {
 };
 
 struct direct {
+    struct phases_form form;
+    int64_t vector; /* channels a block */
     struct epilogue epilogue;
     /* The input.  Axes: down, across. */
     int64_t images, in_channels, in_blocks;
@@ -65,5 +70,28 @@ struct direct_ops {
     /* One member's part; the others run the same at the same time. */
     conv_member_fn run;
 };
+
+/* Of a step. */
+static inline int64_t direct_channels(const struct direct *p)
+{
+    return p->thin ? 1 : DIRECT_CHANNELS;
+}
+
+/* Floats from a pixel to the next. */
+static inline int64_t direct_pitch(const struct direct *p)
+{
+    return p->thin ? 1 : p->vector;
+}
+
+/* All packed weights, in floats. */
+int64_t direct_weight_floats(const struct direct *p);
+/* Fills the panels of a phase of `steps` steps, whose weights lie behind `before` floats; fewer
+ * steps when they do not need all channels.  Returns how many floats their weights are. */
+int64_t direct_set_panels(const struct direct *p, int64_t steps, int64_t chunk, int64_t before,
+                          struct direct_panel *panels);
+/* A conv_pack_fn over a struct direct. */
+enum status direct_pack(const void *plan, const float *weights, float *packed);
+/* Sets scale and shift of a plan with a prelude. */
+MUST_CHECK enum status direct_share_prelude(struct kernel_prepare *prepare, struct direct *p);
 
 #endif

@@ -24,7 +24,6 @@ enum {
 #else
     ROWS = 6,
 #endif
-    PANEL_BLOCKS = 2,
     FEW_STEPS = 4 /* too short for lines of the result to be fetched meanwhile */
 };
 
@@ -69,7 +68,7 @@ INLINE void micro(const int R, const int B, const int pitch, const int channels,
 
     for (int64_t i = 0; i < strip->times; i++, from += R * pitch, y += R * y_pitch) {
         const float *u = strip->u;
-        vf s[ROWS][PANEL_BLOCKS];
+        vf s[ROWS][DIRECT_PANEL_BLOCKS];
 
         if (strip->bias == NULL) {
             EACH(R, B) s[r][b] = vload(y + b * y_block + r * y_pitch);
@@ -90,7 +89,7 @@ INLINE void micro(const int R, const int B, const int pitch, const int channels,
                 fetch_ahead(R, pitch, v + ahead, step);
             UNROLL for (int k = 0; k < channels; k++, u += B * VW)
             {
-                vf w[PANEL_BLOCKS];
+                vf w[DIRECT_PANEL_BLOCKS];
 
                 if (k < fetch)
                     __builtin_prefetch(next + k * 16, 0, 2);
@@ -150,7 +149,7 @@ enum way { NEIGHBOURS, THIN, APART, WAYS };
     [R] = {{micro_##R##_1, micro_##R##_2},                                                         \
            {thin_##R##_1, thin_##R##_2},                                                           \
            {apart_##R##_1, apart_##R##_2}},
-static const micro_fn micros[ROWS + 1][WAYS][PANEL_BLOCKS] = {EACH_ROWS(MICRO_ROW)};
+static const micro_fn micros[ROWS + 1][WAYS][DIRECT_PANEL_BLOCKS] = {EACH_ROWS(MICRO_ROW)};
 
 /* ---- a panel over neighbouring pixels ---- */
 
@@ -175,9 +174,9 @@ static struct strip make_strip(const struct conv_run *run, struct part part, boo
     const struct direct *p = run->plan;
     const struct direct_phase *phase = part.phase;
     const struct direct_panel *panel = &phase->panels[part.panel];
-    const int64_t first = part.panel * PANEL_BLOCKS, left = p->out_blocks - first;
+    const int64_t first = part.panel * DIRECT_PANEL_BLOCKS, left = p->out_blocks - first;
     const int64_t channels = p->thin ? 1 : DIRECT_CHANNELS, step = part.chunk * phase->chunk;
-    const int64_t width = (left < PANEL_BLOCKS ? left : PANEL_BLOCKS) * VW * channels;
+    const int64_t width = (left < DIRECT_PANEL_BLOCKS ? left : DIRECT_PANEL_BLOCKS) * VW * channels;
     const bool last = is_last(part);
     struct strip strip = {.offsets = phase->offsets + step,
                           .steps = last ? panel->steps - step : phase->chunk,
@@ -211,8 +210,8 @@ static void finish_strip(const struct epilogue *epilogue, const struct strip *st
 static void run_segment(const struct conv_run *run, struct part part, const struct segment *segment)
 {
     const struct direct *p = run->plan;
-    const int64_t first = part.panel * PANEL_BLOCKS, left = p->out_blocks - first;
-    const int64_t blocks = left < PANEL_BLOCKS ? left : PANEL_BLOCKS;
+    const int64_t first = part.panel * DIRECT_PANEL_BLOCKS, left = p->out_blocks - first;
+    const int64_t blocks = left < DIRECT_PANEL_BLOCKS ? left : DIRECT_PANEL_BLOCKS;
     const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
     const bool finishes = finish_is_needed(&p->epilogue, run->residual);
     const bool finishes_now = finishes && is_last(part);
