@@ -18,7 +18,7 @@ struct file {
     bool mapped; /* else malloc'ed behind this struct */
     bool guarded;
     unsigned guard; /* of the mapping, where it is guarded */
-    int fd;      /* of a mapped one, its own; else -1 */
+    int fd;         /* of a mapped one, its own; else -1 */
     int64_t modified_ns;
     struct bytes data; /* after file_unmap() only its size counts */
 };

@@ -19,8 +19,8 @@ static enum status load_once(void *arg)
     struct model *loaded = NULL;
     enum status status;
 
-    status = model_config_read(context->folder, context->name, NULL, &config,
-                               &context->batch_given, NULL);
+    status = model_config_read(context->folder, context->name, NULL, &config, &context->batch_given,
+                               NULL);
     context->config = config;
     if (status == STATUS_OK)
         status = model_load(context, &loaded, NULL);
