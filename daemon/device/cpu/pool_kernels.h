@@ -51,9 +51,16 @@ static void locate(const struct pool_plane *pool, const struct range *ranges, co
     cells->scale = inside > 0 ? 1.0f / (float)inside : 0;
 }
 
+/* The largest of what was found and x.  A NaN among the cells is passed over, as by comparing one
+ * after the other; `a` is none. */
 INLINE vf combine(const enum pool_kind kind, vf a, vf x)
 {
-    return kind == POOL_MAX ? vmax(a, x) : vadd(a, x);
+    return kind == POOL_MAX ? vmax(x, a) : vadd(a, x);
+}
+
+INLINE float combine_one(const enum pool_kind kind, float a, float x)
+{
+    return kind == POOL_MAX ? (x > a ? x : a) : a + x;
 }
 
 INLINE void reduce_vector(const enum pool_kind kind, const struct cells *cells, size_t lane,
@@ -121,7 +128,7 @@ INLINE void take_row(const enum pool_kind kind, const float *row, int64_t count,
     for (; i + VW <= count; i += VW)
         vstore(line + i, combine(kind, vload(line + i), vload(row + i)));
     for (; i < count; i++)
-        line[i] = kind == POOL_MAX ? (line[i] > row[i] ? line[i] : row[i]) : line[i] + row[i];
+        line[i] = combine_one(kind, line[i], row[i]);
 }
 
 /* The rows under the windows become one, cells [left, left + count), with what changes nothing
@@ -162,11 +169,8 @@ INLINE void reduce_line(const enum pool_kind kind, const struct window *w, const
     for (; i < count; i++) {
         float sum = line[i * stride];
 
-        for (int64_t k = 1; k < w->kernel[2]; k++) {
-            const float value = line[i * stride + k * step];
-
-            sum = kind == POOL_MAX ? (sum > value ? sum : value) : sum + value;
-        }
+        for (int64_t k = 1; k < w->kernel[2]; k++)
+            sum = combine_one(kind, sum, line[i * stride + k * step]);
         y[i] = sum;
     }
 }

@@ -45,7 +45,7 @@ static void max_cell(const struct job *job, int64_t plane, int64_t place)
 {
     struct taps taps;
     int64_t best_cell = -1;
-    double best = 0;
+    double best = -(double)INFINITY; /* a NaN is passed over */
 
     taps_begin(&taps, &job->window, place);
     do {
@@ -54,12 +54,12 @@ static void max_cell(const struct job *job, int64_t plane, int64_t place)
         if (!taps.inside)
             continue;
         value = at(job, plane, taps.cell);
-        if (best_cell < 0 || value > best) {
-            best = value;
+        if (best_cell < 0 || value > best)
             best_cell = taps.cell;
-        }
+        if (value > best)
+            best = value;
     } while (taps_next(&taps));
-    put(job, plane, place, best_cell >= 0 ? best : -(double)INFINITY);
+    put(job, plane, place, best);
     if (job->indices == NULL)
         return;
     if (job->attrs->storage_order != 0 && best_cell >= 0)
@@ -118,10 +118,10 @@ static void global_average_cell(const struct job *job, int64_t plane, int64_t pl
 
 static void global_max_cell(const struct job *job, int64_t plane, int64_t place)
 {
-    double best = at(job, plane, 0);
+    double best = -(double)INFINITY;
 
-    for (int64_t i = 1; i < job->cells; i++)
-        best = fmax(best, at(job, plane, i));
+    for (int64_t i = 0; i < job->cells; i++)
+        best = fmax(best, at(job, plane, i)); /* not the NaN of two */
     put(job, plane, place, best);
 }
 

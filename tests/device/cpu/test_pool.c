@@ -99,6 +99,34 @@ static void windows_of_every_form_are_right(void **state)
     }
 }
 
+#ifndef OP_TEST_ONE_ISA
+/* In windows of all kinds: beside numbers, before and behind the largest, and alone. */
+static void a_maximum_passes_over_nan(void **state)
+{
+    enum { CELLS = 2 * 17 * 7 * 21 };
+    static double values[CELLS];
+    int64_t kernel[] = {3, 3}, strides[] = {1, 1}, pads[] = {1, 1, 1, 1};
+
+    (void)state;
+    for (int i = 0; i < CELLS; i++)
+        values[i] = i % 3 == 0 || i % 49 < 12 ? (double)NAN : (double)(i * 37 % 101 - 50);
+    for (int64_t stride = 1; stride <= 2; stride++) {
+        struct pool_attrs attrs = {
+            .window = {.kernel_shape = {2, kernel}, .strides = {2, strides}, .pads = {4, pads}}};
+        struct op_test test = {.op = "MaxPool",
+                               .attrs = &attrs,
+                               .inputs = 1,
+                               .in = {{DTYPE_FLOAT, SHAPE(2, 17, 7, 21)}},
+                               .reference = reference_pool,
+                               .rows = true};
+
+        strides[0] = strides[1] = stride;
+        test.in[0].values = values;
+        op_test_run(tester, &test);
+    }
+}
+#endif
+
 /* Rows that are taken in pieces, and windows too wide for that. */
 static void long_rows_are_right(void **state)
 {
@@ -216,6 +244,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_of_every_form_are_right),
+#ifndef OP_TEST_ONE_ISA
+        cmocka_unit_test(a_maximum_passes_over_nan),
+#endif
         cmocka_unit_test(long_rows_are_right),
         cmocka_unit_test(global_pools_are_right),
         cmocka_unit_test(lrn_is_right),
