@@ -256,9 +256,9 @@ static float global_plain(enum pool_kind kind, const float *x, size_t cells)
     vstore(lanes, kind == POOL_MAX ? global_vector(POOL_MAX, x, whole, VW)
                                    : global_vector(POOL_AVERAGE, x, whole, VW));
     for (size_t i = 0; i < (size_t)VW; i++)
-        sum = kind == POOL_MAX ? (sum > lanes[i] ? sum : lanes[i]) : sum + lanes[i];
+        sum = combine_one(kind, sum, lanes[i]);
     for (size_t i = whole * VW; i < cells; i++)
-        sum = kind == POOL_MAX ? (sum > x[i] ? sum : x[i]) : sum + x[i];
+        sum = combine_one(kind, sum, x[i]);
     return kind == POOL_AVERAGE ? sum / (float)cells : sum;
 }
 

@@ -99,7 +99,6 @@ static void windows_of_every_form_are_right(void **state)
     }
 }
 
-#ifndef OP_TEST_ONE_ISA
 /* In windows of all kinds: beside numbers, before and behind the largest, and alone. */
 static void a_maximum_passes_over_nan(void **state)
 {
@@ -125,7 +124,6 @@ static void a_maximum_passes_over_nan(void **state)
         op_test_run(tester, &test);
     }
 }
-#endif
 
 /* Rows that are taken in pieces, and windows too wide for that. */
 static void long_rows_are_right(void **state)
@@ -182,6 +180,27 @@ static void global_pools_are_right(void **state)
                                .reference = reference_global,
                                .rows = true};
 
+        op_test_run(tester, &test);
+    }
+}
+
+/* Of planes of any size: in whole vectors, behind them, and alone. */
+static void a_global_maximum_passes_over_nan(void **state)
+{
+    enum { CELLS = 2 * 5 * 67 };
+    static double values[CELLS];
+
+    (void)state;
+    for (int64_t cells = 1; cells <= 67; cells += 6) {
+        struct op_test test = {.op = "GlobalMaxPool",
+                               .inputs = 1,
+                               .in = {{DTYPE_FLOAT, SHAPE(2, 5, 1, cells)}},
+                               .reference = reference_global,
+                               .rows = true};
+
+        for (int i = 0; i < CELLS; i++)
+            values[i] = i % 3 != 1 || i / cells == 4 ? (double)NAN : (double)(i * 37 % 101 - 50);
+        test.in[0].values = values;
         op_test_run(tester, &test);
     }
 }
@@ -244,11 +263,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(windows_of_every_form_are_right),
-#ifndef OP_TEST_ONE_ISA
         cmocka_unit_test(a_maximum_passes_over_nan),
-#endif
         cmocka_unit_test(long_rows_are_right),
         cmocka_unit_test(global_pools_are_right),
+        cmocka_unit_test(a_global_maximum_passes_over_nan),
         cmocka_unit_test(lrn_is_right),
         cmocka_unit_test(windows_that_do_not_fit_are_refused),
     };

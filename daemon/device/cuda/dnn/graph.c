@@ -207,12 +207,11 @@ static dnn_part resample(struct dnn_builder *builder, const struct dnn_graph *gr
                          dnn_part y)
 {
     static const cudnnResampleMode_t modes[] = {
-        [DNN_MAX_POOL] = CUDNN_RESAMPLE_MAXPOOL,
         [DNN_AVERAGE_POOL] = CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING,
         [DNN_AVERAGE_POOL_PADDED] = CUDNN_RESAMPLE_AVGPOOL_INCLUDE_PADDING};
     dnn_part how = dnn_make(builder, CUDNN_BACKEND_RESAMPLE_DESCRIPTOR);
     dnn_part part = dnn_make(builder, CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR);
-    cudnnPaddingMode_t padding = graph->kind == DNN_MAX_POOL ? CUDNN_NEG_INF_PAD : CUDNN_ZERO_PAD;
+    cudnnPaddingMode_t padding = CUDNN_ZERO_PAD;
     cudnnNanPropagation_t nan = CUDNN_PROPAGATE_NAN;
     cudnnDataType_t computed = CUDNN_DATA_FLOAT;
     int64_t spatial = (int64_t)graph->spatial;

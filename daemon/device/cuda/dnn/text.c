@@ -43,7 +43,7 @@ static void format_epilogue(const struct dnn_graph *graph, char *text, size_t ro
 
 void dnn_graph_format(const struct dnn_graph *graph, char *text, size_t room)
 {
-    static const char *const kinds[] = {"conv", "transposed", "max", "average", "average_padded"};
+    static const char *const kinds[] = {"conv", "transposed", "average", "average_padded"};
     const struct {
         const char *name;
         const int64_t *values;

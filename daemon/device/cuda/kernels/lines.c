@@ -42,7 +42,7 @@ static const struct reduce_row {
     {&op_reduce_min, REDUCE_MIN},
     {&op_reduce_prod, REDUCE_PROD},
     {&op_global_average_pool, REDUCE_MEAN},
-    {&op_global_max_pool, REDUCE_MAX},
+    {&op_global_max_pool, REDUCE_MAX_OF_NUMBERS},
     {&op_global_lp_pool, REDUCE_LP},
 };
 

@@ -94,8 +94,9 @@ static const char *refuse_last(const struct kernel_call *call)
                                                : "the library is asked for float32 first";
 }
 
-/* The same kernel stands before cuDNN's for 16-bit floats channels last, which that has none for:
- * between convolutions that lie so it is worth no turning. */
+/* The same kernel stands before cuDNN's average for 16-bit floats channels last, which that has
+ * none for: between convolutions that lie so it is worth no turning.  Of maxima there is this one
+ * alone: cuDNN does not say what a window of nothing but NaN gives. */
 #define POOL(operator, variant, layouts_taken, refusal)                                            \
     const struct kernel kernel_##operator##_##variant = {                                          \
         .name = "cuda:windows",                                                                    \
@@ -106,7 +107,6 @@ static const char *refuse_last(const struct kernel_call *call)
         .release = free,                                                                           \
     };
 POOL(max_pool, windows, ANY_LAYOUT, refuse_pool)
-POOL(max_pool, last, 1 << LAYOUT_NHWC, refuse_last)
 POOL(average_pool, windows, ANY_LAYOUT, refuse_pool)
 POOL(average_pool, last, 1 << LAYOUT_NHWC, refuse_last)
 POOL(lp_pool, windows, ANY_LAYOUT, refuse_pool)

@@ -50,7 +50,8 @@ template <> __device__ inline double nothing_of<double>(const struct pool &)
     return -INFINITY;
 }
 
-/* The maximum under a window, and the number of its cell in the plane (-1: none). */
+/* The maximum under a window, and the number of its cell in the plane (-1: none).  A NaN is passed
+ * over, as by comparing one cell after the other. */
 template <class T>
 __device__ static inline T pool_max(const struct pool &p, const int32_t (&place)[WINDOW_AXES],
                                     int64_t base, int64_t *cell)
@@ -65,10 +66,10 @@ __device__ static inline T pool_max(const struct pool &p, const int32_t (&place)
         if (!tap.inside)
             continue;
         value = element_load<T>(p.dtype, p.in, base + tap.offset);
-        if (*cell < 0 || value > best) {
-            best = value;
+        if (*cell < 0 || value > best)
             *cell = tap.cell;
-        }
+        if (value > best)
+            best = value;
     }
     return best;
 }

@@ -51,6 +51,7 @@ template <class T> __device__ static inline T neutral_of(const struct reduce &r)
 {
     switch (r.way) {
     case REDUCE_MAX:
+    case REDUCE_MAX_OF_NUMBERS:
         return least_of<T>(r);
     case REDUCE_MIN:
         return most_of<T>(r);
@@ -61,15 +62,18 @@ template <class T> __device__ static inline T neutral_of(const struct reduce &r)
     }
 }
 
-/* Two totals as one. */
+/* Two totals as one.  A NaN stays, but of REDUCE_MAX_OF_NUMBERS, where `a` is none. */
 template <class T> struct join {
     uint32_t way;
 
     __device__ T operator()(T a, T b) const
     {
+        const T odd = way == REDUCE_MAX ? a : b;
+
         switch (way) {
         case REDUCE_MAX:
-            return a > b || a != a ? a : b;
+        case REDUCE_MAX_OF_NUMBERS:
+            return a > b || odd != odd ? a : b;
         case REDUCE_MIN:
             return a < b || a != a ? a : b;
         case REDUCE_PROD:

@@ -23,7 +23,8 @@ struct described {
     cudnnBackendDescriptor_t properties;
 };
 
-static const char *const kinds[] = {"conv", "transposed", "max", "average", "average_padded"};
+static const char *const kinds[] = {"conv", "transposed", "average", "average_padded"};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
 
 /* ---- graphs ---- */
 
@@ -90,9 +91,10 @@ static bool read_graph(const char *line, struct dnn_graph *graph)
     if (strncmp(line, "attention ", strlen("attention ")) == 0)
         return read_attention(line, graph);
 
-    while (kind < 5 && (strlen(kinds[kind]) != length || strncmp(line, kinds[kind], length) != 0))
+    while (kind < KINDS &&
+           (strlen(kinds[kind]) != length || strncmp(line, kinds[kind], length) != 0))
         kind++;
-    if (kind == 5)
+    if (kind == KINDS)
         return false;
     *graph = (struct dnn_graph){
         .kind = (enum dnn_kind)kind,
