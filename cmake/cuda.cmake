@@ -4,7 +4,8 @@
 # that opens the plug-in; .cu files (device/cuda/kernels/) see only headers of that folder, and the
 # enums of tensor/dtype.h and ops/epilogue.h.
 # A build for use holds machine code for the architectures below and PTX for what comes later; a
-# build for tests holds one PTX as plain text, which the simulated runtime interprets.
+# build for tests holds PTX of one architecture as plain text (of what differs above 7.5, of 8.0 too), which the
+# simulated runtime interprets.
 set(SLUICE_CUDA AUTO CACHE STRING "the CUDA plug-in: AUTO (where nvcc is found), ON, OFF")
 set(SLUICE_CUDA_ARCHITECTURES "75;80;86;89;90;100;120" CACHE STRING "machine code in a build for use")
 set(SLUICE_CUDA_TEST_ARCHITECTURE "75" CACHE STRING "the PTX in a build with tests")
@@ -60,6 +61,8 @@ function(sluice_cuda_objects folder include out_objects)
     set(own "")
     if(stem STREQUAL "pointwise")
       set(own -fmad=false) # a kernel made at run time for several steps must round as it does
+    elseif(SLUICE_TESTS AND stem STREQUAL "attention16")
+      set(own -gencode arch=compute_80,code=compute_80) # its form for 8.0 and above is another one
     endif()
     add_custom_command(
       OUTPUT ${object}

@@ -3,11 +3,13 @@
  *     MatMul(Softmax(MatMul(q, kᵀ) · c + mask), v)  →  Attention(q, k, v, mask)
  *
  * with up to two masks.  Transpositions that divide heads before it and put them together behind it
- * become the axes by which the step reads and writes.  In 16-bit types where the device says so.
+ * become the axes by which the step reads and writes.  In 16-bit types where the device says so;
+ * the scores, their masks and the softmax may be float32 then, with a Cast before and one behind.
  * Runs when the products have taken in their scale, but no bias or residual yet: those would be the
  * masks.
  */
 #include "graph/match.h"
+#include "graph/narrow.h"
 #include "ops/attention.h"
 #include "ops/matmul.h"
 #include "ops/softmax.h"
@@ -47,11 +49,25 @@ static void find_axes(const struct graph *graph, struct value *value, bool trans
     *out_source = perm != NULL ? before->in[0] : value;
 }
 
+/* What a Cast that only this use needs was made of; `value` itself where there is none. */
+static struct value *uncast(const struct graph *graph, struct value *value, enum dtype from,
+                            enum dtype to)
+{
+    const struct node *cast = producer_is(value, "Cast");
+
+    return cast != NULL && from != to && node_is_cast(cast, from, to) &&
+                   graph_single_user(graph, value) != NULL
+               ? cast->in[0]
+               : value;
+}
+
 /* The scores: a product of q and k, with masks added one by one. */
 static bool find_scores(const struct graph *graph, struct value *value, struct finding *finding)
 {
-    struct node *node = value->producer;
+    struct node *node;
 
+    value = uncast(graph, value, finding->dtype, DTYPE_FLOAT);
+    node = value->producer;
     if (node == NULL || graph_single_user(graph, value) == NULL)
         return false;
     if (is_product(node, finding->dtype)) {
@@ -107,14 +123,14 @@ static bool softmax_goes_by_keys(const struct node *softmax)
 static bool find(const struct graph *graph, struct node *product, struct finding *finding)
 {
     const struct matmul_attrs *attrs = product->attrs;
-    struct node *softmax = producer_is(product->in[MATMUL_A], "Softmax");
+    struct value *parts = uncast(graph, product->in[MATMUL_A], DTYPE_FLOAT, finding->dtype);
+    struct node *softmax = producer_is(parts, "Softmax");
     const struct shape *masks[2] = {NULL, NULL}, *expected;
     struct attention_geometry geometry;
     struct shape out;
 
-    if (softmax == NULL || softmax->out[0]->dtype != finding->dtype || attrs->trans_a ||
-        attrs->has_scale || graph_single_user(graph, softmax->out[0]) == NULL ||
-        !softmax_goes_by_keys(softmax) ||
+    if (softmax == NULL || attrs->trans_a || attrs->has_scale ||
+        graph_single_user(graph, softmax->out[0]) == NULL || !softmax_goes_by_keys(softmax) ||
         softmax->out[0]->shape.rank != product->in[MATMUL_B]->shape.rank ||
         !find_scores(graph, softmax->in[0], finding) ||
         finding->in[ATTENTION_Q]->shape.rank != softmax->out[0]->shape.rank)
@@ -123,7 +139,9 @@ static bool find(const struct graph *graph, struct node *product, struct finding
               &finding->in[ATTENTION_V]);
     find_result(graph, product, finding);
     for (size_t i = 0; i < finding->masks; i++) {
-        if (finding->in[ATTENTION_MASK + i]->dtype != finding->dtype)
+        const enum dtype dtype = finding->in[ATTENTION_MASK + i]->dtype;
+
+        if (dtype != finding->dtype && dtype != DTYPE_FLOAT)
             return false;
         masks[i] = &finding->in[ATTENTION_MASK + i]->shape;
     }

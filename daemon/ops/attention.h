@@ -7,7 +7,8 @@
 
 #include "ops/op.h"
 
-/* Masks are added to the scores; they are broadcast to [lead…, queries, keys] and have all keys. */
+/* Masks are added to the scores; they are broadcast to [lead…, queries, keys] and have all keys.
+ * They are of the others' type, or float32: a mask of -3e38 has no place in float16. */
 enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK, ATTENTION_MASK_2, ATTENTION_INPUTS };
 
 /* Where the axes of a matrix [lead…, row, column] are found: its axis i is axis[i] of the operand.

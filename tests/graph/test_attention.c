@@ -58,9 +58,18 @@ static void end(struct spelled *s)
     s->result = turn(s, s->product, by_heads);
 }
 
+/* A device with a kernel for float16 in eights. */
+static bool takes(void *arg, const struct attention_attrs *attrs, enum dtype dtype,
+                  const struct shape *const *shapes)
+{
+    (void)arg, (void)attrs;
+    return dtype == DTYPE_FLOAT16 && shapes[ATTENTION_Q]->rank == 4;
+}
+
 static void run_on(struct spelled *s, struct value *out, bool wanted)
 {
-    const struct pass_context context = {.fuses_attention = wanted};
+    const struct pass_context context = {.fuses_attention = wanted,
+                                         .takes_attention = wanted ? takes : NULL};
     struct value *in[] = {s->x[0], s->x[1], s->x[2], s->mask};
 
     out->name = "y";
@@ -184,6 +193,60 @@ static void weights_that_others_read_stay(void **state)
     graph_destroy(s.graph);
 }
 
+static struct value *cast(struct spelled *s, struct value *value, enum dtype to)
+{
+    struct value *out = make(s->graph, "Cast", value, NULL, NULL);
+
+    assert_true(node_set_int(out->producer, "to", to));
+    assert_ok(graph_infer_node(s->graph, out->producer, NULL));
+    return out;
+}
+
+/* As a float32 model becomes in float16, with a mask that this cannot hold; `stops_at` 1, 2:
+ * another reads what the first Cast makes, or the softmax. */
+static struct node *narrow_attention(struct spelled *s, int stops_at)
+{
+    static const char *const names[] = {"q", "k", "v"};
+    struct value *scores, *product;
+
+    s->graph = graph_create();
+    for (int i = 0; i < 3; i++) {
+        s->x[i] = make_input(s->graph, names[i], DIMS(BATCH, ROWS, HEADS, SIZE));
+        s->x[i]->dtype = DTYPE_FLOAT16;
+        s->heads[i] = turn(s, s->x[i], i == 1 ? turned : by_heads);
+    }
+    s->mask = make_input(s->graph, "mask", DIMS(BATCH, 1, 1, ROWS));
+    scores = cast(s, step(s, "MatMul", s->heads[0], s->heads[1]), DTYPE_FLOAT);
+    s->scores = step(s, "Add", scores, s->mask);
+    s->softmax = step(s, "Softmax", s->scores, NULL);
+    product = step(s, "MatMul", cast(s, s->softmax, DTYPE_FLOAT16), s->heads[2]);
+    if (stops_at != 0) {
+        scores = cast(s, stops_at == 1 ? scores : s->softmax, DTYPE_FLOAT16);
+        product = step(s, "MatMul", scores, product);
+    }
+    run_on(s, product, true);
+    return find_op(s->graph, "Attention");
+}
+
+static void a_softmax_in_float32_between_16_bits_is_taken_in(void **state)
+{
+    struct spelled s;
+    const struct node *node = narrow_attention(&s, 0);
+
+    (void)state;
+    assert_non_null(node);
+    assert_int_equal(node->inputs, 4);
+    assert_ptr_equal(node->in[ATTENTION_Q], s.x[0]);
+    assert_ptr_equal(node->in[ATTENTION_MASK], s.mask);
+    assert_int_equal(node->out[0]->dtype, DTYPE_FLOAT16);
+    assert_null(find_op(s.graph, "Cast"));
+    graph_destroy(s.graph);
+    for (int stop = 1; stop <= 2; stop++) {
+        assert_null(narrow_attention(&s, stop));
+        graph_destroy(s.graph);
+    }
+}
+
 static void softmax_along_another_axis_stays(void **state)
 {
     struct spelled s;
@@ -226,6 +289,7 @@ int main(void)
         cmocka_unit_test(a_transposition_that_divides_rows_stays_behind),
         cmocka_unit_test(a_transposed_value_that_others_read_is_read_as_it_is),
         cmocka_unit_test(weights_that_others_read_stay),
+        cmocka_unit_test(a_softmax_in_float32_between_16_bits_is_taken_in),
         cmocka_unit_test(softmax_along_another_axis_stays),
         cmocka_unit_test(masks_that_are_not_by_key_or_that_enlarge_stay),
     };

@@ -346,6 +346,7 @@ static void what_is_not_known_is_refused_in_words(void **state)
     refused("add.s32 x, y, d;", "has 8 bytes, 4 are read");
     refused("add.s32 x, y, w;", "kind that no value has");
     refused("mov.u32 x, %nonsense;", "register %nonsense");
+    refused("cp.async.cg.shared.global [x], [a], 8;", "cp.async of this form");
     refused("wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned is not known");
     refused("bra nowhere;", "label 'nowhere' is nowhere");
     sim_reset();

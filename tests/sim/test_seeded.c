@@ -194,9 +194,32 @@ static void a_missing_wait_for_async_copies_is_found(void **state)
     must(cudaMemcpy(back, f->out, sizeof(back), cudaMemcpyDeviceToHost));
     assert_true(back[1] == f->host[62 * 4] || back[1] == f->host[62 * 4 + 1]);
     assert_int_equal(sim_findings(), 0);
-    clean(f, seeded_async(f->out, f->in, 1, f->stream));
-    must(cudaMemcpy(back, f->out, sizeof(back), cudaMemcpyDeviceToHost));
-    assert_contains(sim_last_finding(), "never written");
+    found(f, seeded_async(f->out, f->in, 1, f->stream), cudaErrorLaunchFailure,
+          "with a copy that has not been waited for");
+}
+
+static void a_wait_for_the_group_before_an_async_copy_is_found(void **state)
+{
+    struct fixture *f = *state;
+
+    found(f, seeded_async(f->out, f->in, 4, f->stream), cudaErrorLaunchFailure,
+          "with a copy that has not been waited for");
+}
+
+static void a_missing_barrier_behind_an_async_copy_is_found(void **state)
+{
+    struct fixture *f = *state;
+
+    found(f, seeded_async(f->out, f->in, 2, f->stream), cudaErrorLaunchFailure,
+          "race in shared memory");
+}
+
+static void an_async_copy_over_what_others_still_read_is_found(void **state)
+{
+    struct fixture *f = *state;
+
+    found(f, seeded_async(f->out, f->in, 3, f->stream), cudaErrorLaunchFailure,
+          "race in shared memory");
 }
 
 static void a_shuffle_that_lanes_never_come_to_is_found(void **state)
@@ -343,6 +366,9 @@ int main(void)
         TEST(shared_memory_that_nobody_wrote_is_found),
         TEST(an_index_that_nobody_wrote_is_found),
         TEST(a_missing_wait_for_async_copies_is_found),
+        TEST(a_wait_for_the_group_before_an_async_copy_is_found),
+        TEST(a_missing_barrier_behind_an_async_copy_is_found),
+        TEST(an_async_copy_over_what_others_still_read_is_found),
         TEST(a_shuffle_that_lanes_never_come_to_is_found),
         TEST(a_lane_outside_its_own_mask_is_found),
         TEST(counting_without_atomics_is_found),

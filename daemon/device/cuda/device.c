@@ -9,6 +9,7 @@
 #include "device/cuda/dnn/attention.h"
 #include "device/cuda/dnn/dnn.h"
 #include "device/cuda/import.h"
+#include "device/cuda/kernels/attention_rows.h"
 #include "device/cuda/lane.h"
 #include "device/cuda/rtc/rtc.h"
 #include "device/cuda/source.h"
@@ -270,6 +271,16 @@ static void unpin(struct device *device, void *base)
     (void)cuda_status(cudaHostUnregister(base));
 }
 
+/* The library's engine where it may have one, which is compiled for the next start; else our own.
+ */
+static bool takes_attention(struct device *device, const struct attention_attrs *attrs,
+                            enum dtype dtype, const struct shape *const *shapes)
+{
+    return dnn_may_take_attention(device, attrs, dtype, shapes)
+               ? dnn_takes_attention(device, attrs, dtype, shapes)
+               : tensor_takes_attention(device, attrs, dtype, shapes);
+}
+
 const struct device_ops device_cuda_ops = {.name = "cuda",
                                            .open = open_cuda,
                                            .close = close_cuda,
@@ -290,6 +301,6 @@ const struct device_ops device_cuda_ops = {.name = "cuda",
                                            .import_close = cuda_import_close,
                                            .fixed_bytes = fixed_bytes,
                                            .fixed_mark = fixed_mark,
-                                           .takes_attention = dnn_takes_attention,
+                                           .takes_attention = takes_attention,
                                            .kernels = cuda_kernels,
                                            .describe = describe};

@@ -7,6 +7,7 @@ The only thing in a kernel file that is no C++ is how kernels are launched:
     bodies_launch(grid, block, 0, stream, [&] { kernel<T>(*args); });
 
 FOLDER/<stem>.cpp for each .cu, FOLDER/device/cuda/kernels/<name> for each .cuh; both speak of their sources' lines.
+A header that stands beside this file goes instead of the plug-in's: of inline PTX a C++ compiler makes nothing.
 """
 import pathlib
 import re
@@ -34,7 +35,10 @@ def main():
     headers = folder / "device/cuda/kernels"
     headers.mkdir(parents=True, exist_ok=True)
     for source in sources:
-        if source.suffix == ".cuh":
+        own = pathlib.Path(__file__).with_name(source.name)
+        if source.suffix == ".cuh" and own.exists():
+            write(headers / source.name, translate(own))
+        elif source.suffix == ".cuh":
             write(headers / source.name, translate(source))
         else:
             write(folder / f"{source.stem}.cpp", '#include "bodies.cuh"\n' + translate(source))

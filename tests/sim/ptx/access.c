@@ -137,7 +137,7 @@ static bool shared_outside(struct warp *warp, const struct op *op, uint32_t mask
 static bool is_quiet(const struct race_entry *word, uint32_t epoch)
 {
     return word->read_epoch == epoch && word->write_epoch != epoch &&
-           word->reader == RACE_SEVERAL && (word->writer & RACE_SPLIT) == 0;
+           word->reader == RACE_SEVERAL && (word->writer & (RACE_SPLIT | RACE_PENDING)) == 0;
 }
 
 /* Most reads touch words that several threads have read since the last barrier: those are done

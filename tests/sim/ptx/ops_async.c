@@ -1,7 +1,7 @@
 /* cp.async: copies from global to shared memory that have happened only after their wait.
  *
- * Until then the bytes in shared memory count as never written and keep what they were, so that a
- * kernel which reads before it waits is found out.
+ * Until then the bytes in shared memory count as never written and keep what they were, and whoever
+ * touches them races with the copy.
  */
 #include "access.h"
 #include "arms.h"
@@ -32,13 +32,18 @@ static void op_copy(struct warp *warp, const struct op *op, uint32_t mask)
     for (uint32_t left = mask; left != 0; left &= left - 1) {
         int number = __builtin_ctz(left);
         struct async_lane *lane = &lanes[number];
+        uint32_t to = (uint32_t)(access.at[number] - (uint8_t *)warp->worker->shared);
+        if (warp->worker->grid->check_races)
+            race_copy_begin(warp, op, number, to, op->bytes);
+        if (warp->stopped)
+            return;
         if (lane->count == lane->room) {
             lane->room = lane->room * 2 + 16;
             lane->copies = realloc(lane->copies, lane->room * sizeof(struct async_copy));
         }
         lane->copies[lane->count++] = (struct async_copy){
             .from = from[number] + (uint64_t)(intptr_t)op->extra,
-            .to = (uint32_t)(access.at[number] - (uint8_t *)warp->worker->shared),
+            .to = to,
             .bytes = op->bytes,
             .from_bytes = from_bytes[number] < op->bytes ? from_bytes[number] : op->bytes,
             .group = lane->group,
@@ -69,7 +74,7 @@ static void complete(struct warp *warp, int lane, const struct async_copy *copy)
         }
     }
     if (worker->grid->check_races)
-        race_check(warp, copy->op, lane, copy->to, copy->bytes, RACE_WRITE, bytes);
+        race_copy_end(warp, copy->op, lane, copy->to, copy->bytes, bytes);
     memcpy(worker->shared + copy->to, bytes, copy->bytes);
     for (unsigned i = 0; i < copy->bytes; i++) {
         uint8_t bit = (uint8_t)(1u << ((copy->to + i) % 8));
@@ -117,19 +122,22 @@ static void op_wait_all(struct warp *warp, const struct op *op, uint32_t mask)
 
 static void decode_copy(struct builder *builder, struct statement *statement)
 {
-    static const char *const hints[] = {"ca", "cg", "L2::64B", "L2::128B", "L2::256B", NULL};
+    static const char *const caches[] = {"ca", "cg", NULL};
+    static const char *const hints[] = {"L2::64B", "L2::128B", "L2::256B", NULL};
     struct operand list[2];
+    int cache = modifier_of(statement, caches);
 
-    while (modifier_of(statement, hints) >= 0)
-        ;
+    if (cache < 0)
+        return;
     if ((!modifier(statement, "shared") && !modifier(statement, "shared::cta")) ||
         !modifier(statement, "global"))
         return;
+    (void)modifier_of(statement, hints);
     need_arguments(builder, statement, 3, 4);
     const struct argument *from = &statement->arguments[1];
     uint64_t bytes = statement->arguments[2].number;
     if (statement->arguments[2].kind != ARGUMENT_NUMBER ||
-        (bytes != 4 && bytes != 8 && bytes != 16) || !from->is_address ||
+        (bytes != 16 && (cache == 1 || (bytes != 4 && bytes != 8))) || !from->is_address ||
         from->kind != ARGUMENT_REGISTER)
         refuse(builder, "cp.async of this form");
     struct argument base = {.kind = ARGUMENT_REGISTER, .variable = from->variable};

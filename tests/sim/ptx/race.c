@@ -106,6 +106,11 @@ void race_check(struct warp *warp, const struct op *op, int lane, uint32_t addre
     for (uint32_t at = address; at < address + bytes;) {
         struct race_entry *word = &warp->worker->races[at / 4];
         unsigned count = 4 - at % 4;
+        if ((word->writer & RACE_PENDING) != 0) {
+            fault(warp, op, (uint32_t)1 << lane, PTX_FAILED,
+                  "race in shared memory at %u with a copy that has not been waited for", at);
+            return;
+        }
         if (count > address + bytes - at)
             count = address + bytes - at;
         const char *here = from == NULL ? NULL : from + (at - address);
@@ -116,4 +121,20 @@ void race_check(struct warp *warp, const struct op *op, int lane, uint32_t addre
             return;
         at += count;
     }
+}
+
+void race_copy_begin(struct warp *warp, const struct op *op, int lane, uint32_t address,
+                     unsigned bytes)
+{
+    race_check(warp, op, lane, address, bytes, RACE_WRITE, NULL);
+    for (uint32_t at = address; at < address + bytes; at += 4)
+        warp->worker->races[at / 4].writer |= RACE_PENDING;
+}
+
+void race_copy_end(struct warp *warp, const struct op *op, int lane, uint32_t address,
+                   unsigned bytes, const void *value)
+{
+    for (uint32_t at = address; at < address + bytes; at += 4)
+        warp->worker->races[at / 4].writer &= (uint16_t)~RACE_PENDING;
+    race_check(warp, op, lane, address, bytes, RACE_WRITE, value);
 }

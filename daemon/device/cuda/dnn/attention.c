@@ -82,6 +82,15 @@ static const char *find(struct cuda_device *cuda, const struct attention_attrs *
     return why;
 }
 
+bool dnn_may_take_attention(struct device *device, const struct attention_attrs *attrs,
+                            enum dtype dtype, const struct shape *const *shapes)
+{
+    const struct dnn *dnn = NULL;
+    struct dnn_graph graph;
+
+    return find(cuda_device_of(device), attrs, dtype, shapes, &graph, &dnn) == NULL;
+}
+
 bool dnn_takes_attention(struct device *device, const struct attention_attrs *attrs,
                          enum dtype dtype, const struct shape *const *shapes)
 {

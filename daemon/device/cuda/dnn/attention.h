@@ -6,7 +6,11 @@
 
 #include "device/cuda/cuda.h"
 
-/* device_ops.takes_attention: whether kernel_attention_dnn will take it, now and from now on. */
+/* Whether it is one that the library may have an engine for, once that is compiled. */
+bool dnn_may_take_attention(struct device *device, const struct attention_attrs *attrs,
+                            enum dtype dtype, const struct shape *const *shapes);
+/* Whether kernel_attention_dnn will take it, now and from now on; for device_ops.takes_attention.
+ */
 bool dnn_takes_attention(struct device *device, const struct attention_attrs *attrs,
                          enum dtype dtype, const struct shape *const *shapes);
 

@@ -32,9 +32,10 @@ struct place {
 
 __device__ static inline const float *operand_at(const struct attention &a,
                                                  const struct attention_operand &operand,
-                                                 const float *data, int64_t head)
+                                                 const void *data, int64_t head)
 {
-    return data == nullptr ? nullptr : data + walk_offset(a.heads, operand.heads, head);
+    return data == nullptr ? nullptr
+                           : (const float *)data + walk_offset(a.heads, operand.heads, head);
 }
 
 __device__ static inline void cells_load(float (&values)[CELL], const float *from)
@@ -236,7 +237,7 @@ __global__ void __launch_bounds__(BLOCK_THREADS, COLUMNS == SIDE ? 2 : 1)
             operand_at(a, a.v, a.v_data, head),
             {operand_at(a, a.mask[0], a.mask_data[0], head),
              operand_at(a, a.mask[1], a.mask_data[1], head)},
-            a.out_data + walk_offset(a.heads, a.out.heads, head),
+            (float *)a.out_data + walk_offset(a.heads, a.out.heads, head),
             t % tiles / column_tiles * SIDE,
             t % tiles % column_tiles * COLUMNS,
         };

@@ -1,4 +1,5 @@
-/* Attention in one step: softmax(scale Q K^T + masks) V of float32, head by head.
+/* Attention in one step: softmax(scale Q K^T + masks) V, head by head: of float32, and of 16-bit
+ * types by tensor cores.
  *
  * The scores of a block of queries exist only while they are used: sixty-four keys at a time, with
  * the largest score and the sum of each query so far (the softmax is made on the way, and what was
@@ -16,11 +17,15 @@
 enum { ATTENTION_MASKS = 2 };
 /* Columns of the result that one block can make: it makes all scores for them. */
 enum { ATTENTION_COLUMNS = 128 };
+/* Elements of 16 bits that are read at once where an operand's `unit` says so. */
+enum { ATTENTION_UNIT = 8 };
 
 /* Strides are elements from one index to the next. */
 struct attention_operand {
     struct walk_strides heads;
     int64_t row, column; /* masks and the result: columns lie side by side */
+    uint32_t dtype;      /* masks: of the others, or float32 */
+    uint32_t unit;       /* 16 bits: so many neighbours of a row may be moved at once: 1, 2 or 8 */
 };
 
 struct attention {
@@ -28,9 +33,10 @@ struct attention {
     struct attention_operand q, k, v, out, mask[ATTENTION_MASKS];
     int64_t queries, keys, depth, width;
     float scale;
-    const float *q_data, *k_data, *v_data;
-    const float *mask_data[ATTENTION_MASKS]; /* NULL: none */
-    float *out_data; /* may be Q where both have the same strides and `width` fits one block */
+    uint32_t dtype; /* of Q, K, V and the result */
+    const void *q_data, *k_data, *v_data;
+    const void *mask_data[ATTENTION_MASKS]; /* NULL: none */
+    void *out_data; /* may be Q where both have the same strides and `width` fits one block */
 };
 
 #ifdef __cplusplus
@@ -38,6 +44,9 @@ extern "C" {
 #endif
 /* Nothing happens where there are no results.  There is at least one key. */
 cudaError_t cuda_attention(const struct attention *attention, cudaStream_t stream);
+/* The same of 16-bit types, of at most ATTENTION_COLUMNS of depth and width; bfloat16 from
+ * capability 8.0 on. */
+cudaError_t cuda_attention16(const struct attention *attention, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif
