@@ -104,10 +104,13 @@ static void postpone(struct model *model, bool in_vain, uint64_t available_bytes
     if (in_vain)
         doublings = model->resident.vain_returns;
     queue_read_use(model->queue, &use);
-    model->resident.failed_reloads += use.waiting == 0; /* else it is tried again */
     model->resident.retry_us = clock_now_us() + ((int64_t)RETRY_US << doublings);
-    if (use.waiting > 0 && model->resident.needy_since_us == 0)
+    if (use.waiting == 0) {
+        model->resident.failed_reloads++; /* else it is tried again */
+        model->resident.needy_since_us = 0;
+    } else if (model->resident.needy_since_us == 0) {
         model->resident.needy_since_us = clock_now_us();
+    }
     pthread_mutex_unlock(&repository->lock);
     resident_end_move(model);
 }

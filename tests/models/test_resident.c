@@ -380,12 +380,18 @@ struct mover {
     uint64_t held;
 };
 
+/* Behind the move that may be under way. */
 static void take_move(struct model *model)
 {
-    pthread_mutex_lock(&bench.repository->lock);
-    assert_false(model->resident.is_moving);
-    model->resident.is_moving = true;
-    pthread_mutex_unlock(&bench.repository->lock);
+    bool taken = false;
+
+    while (!taken) {
+        pthread_mutex_lock(&bench.repository->lock);
+        taken = !model->resident.is_moving;
+        model->resident.is_moving = true;
+        pthread_mutex_unlock(&bench.repository->lock);
+        (void)sched_yield();
+    }
 }
 
 static enum status move_back(void *arg)
@@ -637,18 +643,25 @@ static bool anyone_wants_memory(void)
     return pressure.wanted_bytes > 0;
 }
 
+/* Waits for as long as it takes, without room, until `batcher_set_memory_wait`'s time is over. */
+static void begin_to_need_room(struct waiter *waiter)
+{
+    *waiter = (struct waiter){.ask = {.in = {floats(asked, 1, WIDTH)}}};
+    assert_int_equal(pthread_create(&waiter->thread, NULL, wait_for_m, waiter), 0);
+    while (!anyone_wants_memory())
+        (void)sched_yield();
+}
+
 static void a_way_back_that_was_put_off_and_then_fails_is_told_to_who_waits(void **state)
 {
-    struct waiter waiter = {.ask = {.in = {floats(asked, 1, WIDTH)}}};
+    struct waiter waiter;
 
     (void)state;
     write_multiplier("m", "max_batch_size: 8");
     load_everything();
     assert_ok(put_to_sleep("m", SLEEP_ALL));
     assert_ok(ledger_reserve(bench.ledger, BUDGET, NULL));
-    assert_int_equal(pthread_create(&waiter.thread, NULL, wait_for_m, &waiter), 0);
-    while (!anyone_wants_memory())
-        (void)sched_yield();
+    begin_to_need_room(&waiter);
     write_multiplier_by(2, 1); /* not what was loaded */
     ledger_unreserve(bench.ledger, BUDGET);
     end_wait(&waiter);
@@ -658,6 +671,35 @@ static void a_way_back_that_was_put_off_and_then_fails_is_told_to_who_waits(void
     assert_int_equal(residency_of("m").failed_reloads, 1);
     assert_int_equal(weight_bytes(), 0);
     assert_ok(load("m", NULL));
+}
+
+static void a_way_back_whose_last_client_goes_meanwhile_fails_once(void **state)
+{
+    struct waiter waiter;
+    struct model *away;
+    uint64_t failed;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    assert_ok(ledger_reserve(bench.ledger, BUDGET, NULL));
+    begin_to_need_room(&waiter);
+    away = find_m();
+    take_move(away);
+    batcher_set_memory_wait(bench.batcher, 1);
+    end_wait(&waiter);
+    assert_int_equal(waiter.status, STATUS_NO_MEMORY);
+    ask_end(&waiter.ask);
+    waker_send(bench.repository, model_ref(away));
+    take_move(away); /* after the attempt */
+    resident_end_move(away);
+    (void)put_to_sleep("nobody", SLEEP_ALL); /* behind whatever the attempt left to the keeper */
+    failed = residency_of("m").failed_reloads;
+    model_unref(away);
+    ledger_unreserve(bench.ledger, BUDGET);
+    assert_int_equal(failed, 1);
+    assert_answers("m");
 }
 
 static void a_wake_without_room_leaves_nobody_waiting(void **state)
@@ -778,6 +820,7 @@ int main(void)
         TEST(who_does_not_fit_the_new_model_is_refused),
         TEST(a_model_whose_file_changed_does_not_come_back_but_can_be_unloaded),
         TEST(a_way_back_that_was_put_off_and_then_fails_is_told_to_who_waits),
+        TEST(a_way_back_whose_last_client_goes_meanwhile_fails_once),
         TEST(a_wake_without_room_leaves_nobody_waiting),
         TEST(of_models_that_replace_each_other_only_the_last_holds_memory),
         TEST(a_retired_model_leaves_the_device_whatever_the_loader_does),
