@@ -1,5 +1,7 @@
 """Real HAProxy and nginx over the shipped files of deploy/, with sockets and ports of the test's own."""
+import itertools
 import os
+import random
 import re
 import shutil
 import socket
@@ -20,13 +22,20 @@ def find(program):
     return shutil.which(program, path=path) or sys.exit(f"no {program} here; ./dev test unpacks one")
 
 
+def is_free(port):
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
+
+
 def free_ports(count):
-    """Ports that nobody has; all are held until all are known."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """Ports that nobody has, outside of those that the kernel gives to whoever connects meanwhile."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = map(int, file.read().split())
+    outside = [port for port in range(10000, 65536) if not first <= port <= last]
+    return list(itertools.islice(filter(is_free, random.sample(outside, len(outside))), count))
 
 
 def haproxy_command(folder, path):
