@@ -25,7 +25,7 @@ INLINE vf vactivate(enum activation act, vf x, float a, float b)
     case ACT_TANH:
         return vtanh(x);
     case ACT_SILU:
-        return vdiv(x, vadd(vset1(1.f), vexp_fast(vmul(vset1(-a), x))));
+        return vswish(x, vset1(a));
     case ACT_HARD_SIGMOID:
         return vhard_sigmoid(x, a, b);
     case ACT_HARD_SWISH:

@@ -105,13 +105,19 @@ INLINE vf vsoftplus(vf x)
     return vselect_nan(x, x, y);
 }
 
+/* Below -87.3, where it would be a denormal number, a sigmoid is 0: what multiplies it then becomes
+ * 0 too, however large, but for an infinity, which becomes NaN. */
 INLINE vf vsigmoid(vf x)
 {
-    return vdiv(vset1(1.f), vadd(vset1(1.f), vexp_fast(vsub(vzero(), x))));
+    vf t = vsub(vzero(), x);
+
+    return vselect_lt(vset1(87.3f), t, vzero(), vdiv(vset1(1.f), vadd(vset1(1.f), vexp_fast(t))));
 }
-INLINE vf vsilu(vf x)
+INLINE vf vswish(vf x, vf a) /* x sigmoid(a x) */
 {
-    return vdiv(x, vadd(vset1(1.f), vexp_fast(vsub(vzero(), x))));
+    vf t = vsub(vzero(), vmul(a, x));
+
+    return vselect_lt(vset1(87.3f), t, vmul(x, vzero()), vdiv(x, vadd(vset1(1.f), vexp_fast(t))));
 }
 
 INLINE vf vtanh(vf x)
@@ -183,7 +189,8 @@ INLINE vf vgelu_tanh(vf x) /* x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3
 }
 INLINE vf vmish(vf x) /* x tanh(log(1 + e^x)) = x u / (u + 2), u = e^x (e^x + 2) */
 {
-    vf e = vexp_fast(vmin(vset1(20.f), x));
+    /* 0 where vexp_fast clamps: a large negative x would show it */
+    vf e = vselect_lt(x, vset1(-87.3f), vzero(), vexp_fast(vmin(vset1(20.f), x)));
     vf u = vmul(e, vadd(e, vset1(2.f)));
 
     return vmul(x, vdiv(u, vadd(u, vset1(2.f))));
