@@ -27,13 +27,18 @@ struct byte_depthwise {
 };
 
 /* q = saturate(round(x / scale) + zero) of x = (a - zero) * scale + (b - zero) * scale, or of the
- * product, each step rounded to float as DequantizeLinear, Add and QuantizeLinear would. */
+ * product, each step rounded to float as DequantizeLinear, Add and QuantizeLinear would.
+ *
+ * a * a_factor + b * b_factor + offset, for products (a - zero) * (b - zero) * a_factor, is off
+ * from what is rounded by less than `off`: only nearer than that to a half the steps are gone
+ * through. */
 struct byte_pair {
     bool multiplies;
     bool a_signed, b_signed;
     int32_t a_zero, b_zero;
     float a_scale, b_scale, y_scale;
     struct byte_range range;
+    float a_factor, b_factor, offset, off; /* byte_pair_complete() */
 };
 
 /* Weights of a float product: (byte - zero) * scale in float, rows of `stride` bytes; all columns
@@ -65,6 +70,9 @@ struct byte_loops {
 };
 
 const struct byte_loops *byte_loops_for(enum cpu_isa isa);
+
+/* Fills the last line of the struct from the others. */
+void byte_pair_complete(struct byte_pair *pair);
 
 /* Channels to whole vectors. */
 int64_t byte_columns(const struct byte_loops *loops, int64_t channels);

@@ -81,6 +81,18 @@ INLINE vi widen_bytes(const uint8_t *from, bool is_signed)
 }
 #endif
 
+/* Each lane below its bound; NaN is not. */
+INLINE bool all_below(vf x, vf bound)
+{
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ) == 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ)) == 0;
+#else
+    return _mm_movemask_ps(_mm_cmpnlt_ps(x, bound)) == 0;
+#endif
+}
+
 /* saturate(round(x) + zero) as whole numbers */
 INLINE vi in_range(vf x, const struct byte_range *range)
 {
@@ -185,30 +197,37 @@ INLINE vf quotient(vf x, float scale)
 #endif
 }
 
-/* in_range() of the quotient.  A product with the reciprocal is off by less than 1e-4 within the
- * range: only near halves the quotient itself is asked for. */
-INLINE vi scaled_down(vf x, const struct byte_pair *pair)
-{
-#if defined(__AVX512F__)
-    const struct byte_range *range = &pair->range;
-    const vf low = vset1(range->low - range->zero), high = vset1(range->high - range->zero);
-    const vf near = vmin(high, vmax(low, vmul(x, vset1(1 / pair->y_scale))));
-    const vi whole = vi_convert(near);
-    const vf off = _mm512_abs_ps(vsub(near, vf_convert(whole)));
-
-    if (_mm512_cmp_ps_mask(off, vset1(0.4999f), _CMP_NLT_UQ) == 0)
-        return vi_add(whole, vi_set1((int32_t)range->zero));
-#endif
-    return in_range(quotient(x, pair->y_scale), &pair->range);
-}
-
+/* The steps, one after the other. */
 INLINE vi combined(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b)
 {
     vf x = dequantised(a, pair->a_signed, vi_set1(pair->a_zero), vset1(pair->a_scale));
     vf y = dequantised(b, pair->b_signed, vi_set1(pair->b_zero), vset1(pair->b_scale));
     vf z = pair->multiplies ? vmul(x, y) : vadd(x, y);
 
-    return scaled_down(z, pair);
+    return in_range(quotient(z, pair->y_scale), &pair->range);
+}
+
+/* The short form; false where a lane is so near to a half that the steps decide. */
+INLINE bool combine_nearly(const struct byte_pair *pair, const uint8_t *a, const uint8_t *b,
+                           vi *out)
+{
+    const struct byte_range *range = &pair->range;
+    const vf low = vset1(range->low - range->zero), high = vset1(range->high - range->zero);
+    const vi p = widen_bytes(a, pair->a_signed), q = widen_bytes(b, pair->b_signed);
+    vf x;
+    vi whole;
+
+    if (pair->multiplies)
+        x = vmul(vmul(vf_convert(vi_sub(p, vi_set1(pair->a_zero))),
+                      vf_convert(vi_sub(q, vi_set1(pair->b_zero)))),
+                 vset1(pair->a_factor));
+    else
+        x = vfma(vf_convert(p), vset1(pair->a_factor),
+                 vfma(vf_convert(q), vset1(pair->b_factor), vset1(pair->offset)));
+    x = vmin(high, vmax(low, x));
+    whole = vi_convert(x);
+    *out = vi_add(whole, vi_set1((int32_t)range->zero));
+    return all_below(vabs(vsub(x, vf_convert(whole))), vset1(0.5f - pair->off));
 }
 
 INLINE void store_low_bytes(uint8_t *y, vi x, size_t count)
@@ -234,10 +253,14 @@ static void combine(const struct byte_pair *parameters, const uint8_t *a, const 
     size_t i = 0;
 
     for (; i + NARROWED * VW + 16 <= count; i += NARROWED * VW) {
+        bool is_sure = true;
         vi x[NARROWED];
 
-        UNROLL for (int v = 0; v < NARROWED; v++) x[v] =
-            combined(pair, a + i + v * VW, b + i + v * VW);
+        UNROLL for (int v = 0; v < NARROWED; v++) is_sure &=
+            combine_nearly(pair, a + i + v * VW, b + i + v * VW, &x[v]);
+        if (!is_sure)
+            UNROLL for (int v = 0; v < NARROWED; v++) x[v] =
+                combined(pair, a + i + v * VW, b + i + v * VW);
         vi_store_narrowed(y + i, x);
     }
     /* A vector of bytes is read whole only where it is there; 16 bytes at most. */

@@ -7,11 +7,13 @@
  * windows hang over its edge or bytes are not elements, through a tile: the lines under a few lines
  * of results, copied with the edge around them.  Tiles are small enough to stay in the cache.
  *
- * Depthwise convolutions go over the same tiles with 16-bit differences, channels side by side. */
+ * Depthwise convolutions go over the same tiles, channels side by side: over the bytes where that
+ * is possible (byte_quads.h), else over 16-bit differences. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/byte_quads.h"
 #include "device/cpu/bytes.h"
 #include "device/cpu/int_gemm.h"
 #include "device/cpu/requantize.h"
@@ -24,12 +26,19 @@ enum {
 };
 enum { DEPTH, LINE, COLUMN }; /* of the window */
 
+/* What sums become bytes with. */
+struct finish {
+    struct conv_columns columns;
+    struct byte_factors factors; /* depthwise */
+};
+
 struct state {
     struct conv_geometry geometry;
     const struct window *window; /* of three dimensions; in `geometry` */
     struct conv_weights weights;
     const struct byte_loops *loops;
-    const struct int_gemm_ops *lay; /* what the elements of a tile are */
+    const struct int_gemm_ops *lay;     /* what the elements of a tile are */
+    const struct byte_quads_ops *quads; /* depthwise; NULL: 16-bit differences */
     bool is_depthwise, has_zeros;
     bool is_direct;  /* no tile */
     int64_t in, out; /* channels of a group; of all in one when depthwise */
@@ -39,6 +48,9 @@ struct state {
     int64_t chunks;           /* pieces of the columns, where there are few blocks */
     int64_t *offsets, *steps; /* of segments, bytes; of the weights' elements */
     size_t tile_bytes, column_bytes;
+    void *known; /* memory of `finish` where all parameters are constant; NULL: each run has its own
+                  */
+    struct finish finish;
 };
 
 static bool is_depthwise(const struct kernel_call *call)
@@ -195,6 +207,8 @@ static void pack_depthwise(const struct state *s, const struct kernel_call *call
 
 static size_t packed_bytes(const struct state *s)
 {
+    if (s->quads != NULL)
+        return byte_quads_bytes(s->in);
     return s->is_depthwise ? byte_depthwise_bytes(s->loops, taps_of(s->window), s->in)
                            : (size_t)s->groups * s->weights.group_bytes;
 }
@@ -208,12 +222,18 @@ static enum status share_weights(struct kernel_prepare *prepare, struct state *s
     bool is_new;
 
     snprintf(format, sizeof(format), "conv rows %s%s %lld of %lld in %lld groups minus %p",
-             s->is_depthwise ? "depthwise " : "", s->weights.ops->form,
-             (long long)s->weights.shape.segments, (long long)s->weights.shape.length,
-             (long long)s->groups, zero != NULL ? zero->constant_key : NULL);
+             s->quads != NULL  ? "depthwise quads "
+             : s->is_depthwise ? "depthwise "
+                               : "",
+             s->weights.ops->form, (long long)s->weights.shape.segments,
+             (long long)s->weights.shape.length, (long long)s->groups,
+             zero != NULL ? zero->constant_key : NULL);
     TRY(weights_share(prepare->weights, call->in[QLINEAR_B]->constant_key, format, packed_bytes(s),
                       &packed, &is_new));
-    if (is_new && s->is_depthwise)
+    if (is_new && s->quads != NULL)
+        byte_quads_pack(s->quads, s->in, call->in[QLINEAR_B]->dtype, call->in[QLINEAR_B]->constant,
+                        packed);
+    else if (is_new && s->is_depthwise)
         pack_depthwise(s, call, packed);
     else if (is_new)
         pack(s, call, packed);
@@ -238,7 +258,60 @@ static void release(void *arg)
         return;
     free(s->offsets);
     free(s->steps);
+    free(s->known);
     free(s);
+}
+
+/* Differences that fit a byte whatever the weights are, in a window of three by three. */
+static const struct byte_quads_ops *quads_for(const struct state *s, const struct kernel_call *call)
+{
+    const struct operand *w = call->in[QLINEAR_B], *zero = kernel_input(call, QLINEAR_B_ZERO);
+    const int32_t wanted = w->dtype == DTYPE_UINT8 ? 128 : 0;
+
+    if (!s->is_depthwise || s->window->kernel[DEPTH] != 1 || s->window->kernel[LINE] != 3 ||
+        s->window->kernel[COLUMN] != 3 || (zero == NULL && wanted != 0))
+        return NULL;
+    for (int64_t i = 0; zero != NULL && i < shape_count(&zero->shape); i++)
+        if (int_byte_at(zero->dtype, zero->constant, i) != wanted)
+            return NULL;
+    return byte_quads_for(cpu_isa_of(call->device));
+}
+
+static size_t finish_bytes(const struct state *s)
+{
+    if (s->quads != NULL)
+        return lines_of((size_t)byte_quads_columns(s->in) * (sizeof(int32_t) + sizeof(float)));
+    return lines_of(s->is_depthwise ? byte_factor_bytes(s->loops, s->in)
+                                    : conv_columns_bytes(&s->weights));
+}
+
+static void fill_finish(const struct state *s, const struct kernel_call *call,
+                        const struct kernel_run *run, void *memory, struct finish *out);
+
+static bool is_known(const struct kernel_call *call)
+{
+    for (size_t i = QLINEAR_A_SCALE; i < call->inputs; i++)
+        if (i != QLINEAR_B && call->in[i] != NULL && call->in[i]->constant == NULL)
+            return false;
+    return true;
+}
+
+/* Once for all runs. */
+static enum status know_finish(struct state *s, const struct kernel_call *call)
+{
+    const void *in[QLINEAR_BIAS + 1] = {NULL};
+
+    if (!is_known(call))
+        return STATUS_OK;
+    s->known = aligned_alloc(64, s->column_bytes);
+    if (s->known == NULL)
+        return STATUS_NO_MEMORY;
+    for (size_t i = QLINEAR_A_SCALE; i < call->inputs; i++)
+        if (call->in[i] != NULL)
+            in[i] = call->in[i]->constant;
+    fill_finish(s, call, &(struct kernel_run){.in = in}, s->known, &s->finish);
+    s->column_bytes = 0;
+    return STATUS_OK;
 }
 
 static enum status fill(struct kernel_prepare *prepare, struct state *s, struct error *err)
@@ -255,7 +328,8 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
     s->out = g->out_channels / s->groups;
     s->loops = byte_loops_for(cpu_isa_of(call->device));
     s->weights.ops = int_gemm_ops_for(cpu_isa_of(call->device));
-    s->lay = s->is_depthwise ? int_gemm_ops_for(CPU_BASELINE) : s->weights.ops;
+    s->quads = quads_for(s, call);
+    s->lay = s->is_depthwise && s->quads == NULL ? int_gemm_ops_for(CPU_BASELINE) : s->weights.ops;
     s->weights.groups = s->groups;
     taps = taps_of(s->window);
     choose_way(s, call);
@@ -266,12 +340,11 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
         return STATUS_NO_MEMORY;
     fill_segments(s);
     s->weights.group_bytes = lines_of(int_packed_bytes(s->weights.ops, &s->weights.shape));
-    s->column_bytes = lines_of(s->is_depthwise ? byte_factor_bytes(s->loops, s->in)
-                                               : conv_columns_bytes(&s->weights));
+    s->column_bytes = finish_bytes(s);
     TRY(share_weights(prepare, s));
     free(s->steps);
     s->steps = NULL;
-    return STATUS_OK;
+    return know_finish(s, call);
 }
 
 static enum status prepare(struct kernel_prepare *prepare, bool depthwise, struct error *err)
@@ -290,9 +363,11 @@ static enum status prepare(struct kernel_prepare *prepare, bool depthwise, struc
     }
     prepare->state = s;
     prepare->scratch_bytes = s->column_bytes + s->tile_bytes * prepare->call.threads;
-    prepare->host_bytes = sizeof(*s) + (size_t)taps_of(s->window) * sizeof(*s->offsets);
+    prepare->host_bytes = sizeof(*s) + (size_t)taps_of(s->window) * sizeof(*s->offsets) +
+                          (s->known != NULL ? finish_bytes(s) : 0);
     snprintf(prepare->note, sizeof(prepare->note), "%s%s",
-             depthwise ? "pairs" : s->weights.ops->form, s->is_direct ? " direct" : "");
+             depthwise && s->quads == NULL ? "pairs" : s->weights.ops->form,
+             s->is_direct ? " direct" : "");
     return STATUS_OK;
 }
 
@@ -312,9 +387,8 @@ struct job {
     const struct state *state;
     const struct kernel_call *call;
     const struct kernel_run *run;
-    struct conv_columns columns;
-    struct byte_factors factors; /* depthwise */
-    char *tiles;                 /* of the members */
+    struct finish finish;
+    char *tiles; /* of the members */
     int32_t x_zero;
 };
 
@@ -435,13 +509,13 @@ static void multiply(const struct job *job, const struct block *block, int64_t p
         .offsets = s->offsets,
         .from = from,
         .to = to,
-        .start = job->columns.starts + block->group * job->columns.group,
+        .start = job->finish.columns.starts + block->group * job->finish.columns.group,
         .row_sums = s->has_zeros ? sums : NULL,
         .result = INT_BYTES,
         .out = (char *)job->run->out[0] + at * s->geometry.out_channels + block->group * s->out,
         .ldo = s->geometry.out_channels,
-        .scale = job->columns.scales + block->group * job->columns.group,
-        .range = job->columns.range};
+        .scale = job->finish.columns.scales + block->group * job->finish.columns.group,
+        .range = job->finish.columns.range};
 
     find_places(s, block, place, count, addresses);
     for (int64_t p = 0; s->has_zeros && p < count; p++)
@@ -463,20 +537,37 @@ static void run_rows(const struct job *job, const struct block *block, int64_t c
                  to < s->out ? to : s->out);
 }
 
-static void run_depthwise(const struct job *job, const struct block *block)
+static void run_quads(const struct job *job, const struct block *block, uint8_t *out)
 {
     const struct state *s = job->state;
     const struct window *w = s->window;
-    uint8_t *out = (uint8_t *)job->run->out[0] +
-                   ((block->image * w->out[DEPTH] + block->depth) * w->out[LINE] + block->line) *
-                       w->out[COLUMN] * s->in;
+    struct byte_quads line = {.channels = s->in,
+                              .places = w->out[COLUMN],
+                              .offsets = s->offsets,
+                              .stride = w->stride[COLUMN] * s->in,
+                              .weights = (const int8_t *)s->weights.packed,
+                              .starts = job->finish.factors.starts,
+                              .scales = job->finish.factors.scales,
+                              .range = job->finish.factors.range};
+
+    for (int64_t y = 0; y < block->lines; y++) {
+        line.x = (const uint8_t *)block->base + y * w->stride[LINE] * block->line_bytes;
+        line.y = out + y * w->out[COLUMN] * s->in;
+        s->quads->run(&line);
+    }
+}
+
+static void run_pairs(const struct job *job, const struct block *block, uint8_t *out)
+{
+    const struct state *s = job->state;
+    const struct window *w = s->window;
     struct byte_depthwise line = {.taps = s->weights.shape.segments,
                                   .offsets = s->offsets,
                                   .channels = s->in,
                                   .places = w->out[COLUMN],
                                   .stride = w->stride[COLUMN] * s->in,
                                   .weights = (const int16_t *)(const void *)s->weights.packed,
-                                  .factors = &job->factors};
+                                  .factors = &job->finish.factors};
 
     for (int64_t y = 0; y < block->lines; y++) {
         line.x =
@@ -484,6 +575,20 @@ static void run_depthwise(const struct job *job, const struct block *block)
         line.y = out + y * w->out[COLUMN] * s->in;
         s->loops->depthwise(&line);
     }
+}
+
+static void run_depthwise(const struct job *job, const struct block *block)
+{
+    const struct state *s = job->state;
+    const struct window *w = s->window;
+    uint8_t *out = (uint8_t *)job->run->out[0] +
+                   ((block->image * w->out[DEPTH] + block->depth) * w->out[LINE] + block->line) *
+                       w->out[COLUMN] * s->in;
+
+    if (s->quads != NULL)
+        run_quads(job, block, out);
+    else
+        run_pairs(job, block, out);
 }
 
 static void run_job(void *arg, unsigned member, unsigned members)
@@ -518,27 +623,44 @@ static void run_job(void *arg, unsigned member, unsigned members)
     }
 }
 
-static void fill_factors(const struct state *s, struct job *job, void *memory)
+static void fill_factors(const struct state *s, const struct kernel_call *call,
+                         const struct kernel_run *run, void *memory, struct byte_factors *out)
 {
-    const struct kernel_call *call = job->call;
     const struct conv_attrs *attrs = call->attrs;
-    const float x = (float)quantized_parameter(call, job->run, QLINEAR_A_SCALE, 0);
-    const float y = (float)quantized_parameter(call, job->run, QLINEAR_Y_SCALE, 0);
+    const float x = (float)quantized_parameter(call, run, QLINEAR_A_SCALE, 0);
+    const float y = (float)quantized_parameter(call, run, QLINEAR_Y_SCALE, 0);
+    const int64_t columns =
+        s->quads != NULL ? byte_quads_columns(s->in) : byte_columns(s->loops, s->in);
+    const int32_t *sums = s->quads != NULL ? byte_quads_sums(s->in, s->weights.packed) : NULL;
+    uint32_t zero = (uint32_t)(int32_t)quantized_parameter(call, run, QLINEAR_A_ZERO, 0);
     int32_t *starts = memory;
-    float *scales = (float *)(starts + byte_columns(s->loops, s->in));
+    float *scales = (float *)(starts + columns);
 
-    memset(memory, 0, byte_factor_bytes(s->loops, s->in));
+    zero += call->in[0]->dtype == DTYPE_INT8 ? 128 : 0; /* as the bytes are laid */
+    memset(memory, 0, finish_bytes(s));
     for (int64_t c = 0; c < s->in; c++) {
-        const int64_t at = byte_factor_place(s->loops, c);
+        const int64_t at = s->quads != NULL ? byte_quads_place(s->quads, s->in, c)
+                                            : byte_factor_place(s->loops, c);
 
-        starts[at] = (int32_t)quantized_parameter(call, job->run, QLINEAR_BIAS, c);
-        scales[at] = x * (float)quantized_parameter(call, job->run, QLINEAR_B_SCALE, c) / y;
+        starts[at] = (int32_t)quantized_parameter(call, run, QLINEAR_BIAS, c);
+        if (sums != NULL)
+            starts[at] = (int32_t)((uint32_t)starts[at] - zero * (uint32_t)sums[at]);
+        scales[at] = x * (float)quantized_parameter(call, run, QLINEAR_B_SCALE, c) / y;
     }
-    job->factors = (struct byte_factors){
+    *out = (struct byte_factors){
         .starts = starts,
         .scales = scales,
         .range = quantized_range(&attrs->epilogue, call->out[0]->dtype, y,
-                                 (float)quantized_parameter(call, job->run, QLINEAR_Y_ZERO, 0))};
+                                 (float)quantized_parameter(call, run, QLINEAR_Y_ZERO, 0))};
+}
+
+static void fill_finish(const struct state *s, const struct kernel_call *call,
+                        const struct kernel_run *run, void *memory, struct finish *out)
+{
+    if (s->is_depthwise)
+        fill_factors(s, call, run, memory, &out->factors);
+    else
+        conv_columns_fill(&s->weights, call, run, QLINEAR_A_ZERO, true, memory, &out->columns);
 }
 
 static enum status enqueue(const void *arg, const struct kernel_call *call,
@@ -551,10 +673,10 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 
     job.tiles = (char *)run->scratch + s->column_bytes;
     job.x_zero = (int32_t)quantized_parameter(call, run, QLINEAR_A_ZERO, 0);
-    if (s->is_depthwise)
-        fill_factors(s, &job, run->scratch);
+    if (s->known != NULL)
+        job.finish = s->finish;
     else
-        conv_columns_fill(&s->weights, call, run, QLINEAR_A_ZERO, true, run->scratch, &job.columns);
+        fill_finish(s, call, run, run->scratch, &job.finish);
     team_run(team_size(call->threads, products / (s->is_depthwise ? 10 : 100)), run_job, &job);
     return STATUS_OK;
 }

@@ -98,6 +98,22 @@ INLINE vi to_bytes(const struct int_product *p, vi sum, int64_t column)
     return vi_add(vi_convert(vmin(high, vmax(low, x))), vi_set1((int32_t)p->range.zero));
 }
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+/* The low bytes of two vectors. */
+INLINE void store_two(uint8_t *to, vi a, vi b, int64_t lanes)
+{
+    const vi order = _mm256_setr_epi32(0, 4, 1, 5, 0, 4, 1, 5);
+    vi words = _mm256_and_si256(_mm256_packs_epi32(a, b), _mm256_set1_epi16(0xff));
+    __m128i bytes = _mm256_castsi256_si128(
+        _mm256_permutevar8x32_epi32(_mm256_packus_epi16(words, words), order));
+
+    if (lanes >= 2 * VW)
+        _mm_storeu_si128((__m128i *)(void *)to, bytes);
+    else
+        memcpy(to, &bytes, (size_t)lanes);
+}
+#endif
+
 /* One row of a strip of V vectors. */
 INLINE void store_bytes(const int V, const struct int_product *p, int64_t row, int64_t column,
                         const vi *sums)
@@ -110,6 +126,12 @@ INLINE void store_bytes(const int V, const struct int_product *p, int64_t row, i
         vi_store_narrowed(to, x);
         return;
     }
+#if defined(__AVX2__) && !defined(__AVX512F__)
+    if (V == 2) {
+        store_two(to, x[0], x[1], p->to - column);
+        return;
+    }
+#endif
     UNROLL for (int v = 0; v < V; v++) store_low_bytes(to + v * VW, x[v], p->to - column - v * VW);
 }
 
@@ -150,11 +172,18 @@ INLINE vi less_zeros(const struct int_product *p, vi sum, int64_t row, int64_t c
 #endif
 }
 
+/* What is fetched into the second cache meanwhile: the panel to come, by the strips of this one. */
+struct next {
+    const char *at;
+    int64_t step; /* bytes for each step of k */
+};
+
 /* R rows from `row` on by V vectors of columns from `column` on; b: their place in the panel. */
 INLINE void strip(const int R, const int V, const struct int_product *p, int64_t row,
-                  int64_t column, const char *b)
+                  int64_t column, const char *b, struct next *next)
 {
-    const int64_t steps = (p->shape.length + STEP - 1) / STEP;
+    const int64_t steps = (p->shape.length + STEP - 1) / STEP, next_step = next->step;
+    const char *ahead = next->at;
     vi s[MOST_ROWS][VECTORS];
 
     UNROLL for (int r = 0; r < R; r++)
@@ -169,6 +198,8 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
             vi y[VECTORS];
 
             UNROLL for (int v = 0; v < V; v++) _mm_prefetch(b + AHEAD + v * VW * QUAD, _MM_HINT_T0);
+            _mm_prefetch(ahead, _MM_HINT_T1);
+            ahead += next_step;
             UNROLL for (int v = 0; v < V; v++) y[v] = vi_load(b + v * VW * QUAD);
             UNROLL for (int r = 0; r < R; r++)
             {
@@ -181,6 +212,7 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
             }
         }
     }
+    next->at = ahead;
     if (p->row_sums != NULL)
         UNROLL for (int r = 0; r < R; r++)
         {
@@ -202,18 +234,20 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
 
 /* All rows by V vectors: as many rows at a time as registers hold sums. */
 #define STRIPS(V, MOST)                                                                            \
-    static void strips_##V(const struct int_product *p, int64_t column, const char *b)             \
+    static void strips_##V(const struct int_product *p, int64_t column, const char *b,             \
+                           const char *to_come)                                                    \
     {                                                                                              \
+        struct next next = {to_come, PANEL * QUAD * MOST / (p->rows + MOST)};                      \
         int64_t row = 0;                                                                           \
                                                                                                    \
         for (; row + MOST <= p->rows; row += MOST)                                                 \
-            strip(MOST, V, p, row, column, b);                                                     \
+            strip(MOST, V, p, row, column, b, &next);                                              \
         for (; row + 4 <= p->rows; row += 4)                                                       \
-            strip(4, V, p, row, column, b);                                                        \
+            strip(4, V, p, row, column, b, &next);                                                 \
         for (; row + 2 <= p->rows; row += 2)                                                       \
-            strip(2, V, p, row, column, b);                                                        \
+            strip(2, V, p, row, column, b, &next);                                                 \
         for (; row < p->rows; row++)                                                               \
-            strip(1, V, p, row, column, b);                                                        \
+            strip(1, V, p, row, column, b, &next);                                                 \
     }
 
 #if defined(__AVX512F__)
@@ -236,25 +270,25 @@ static void run(const struct int_product *p)
     const char *panels = (const char *)p->packed + 2 * columns * (int64_t)sizeof(int32_t);
 
     for (int64_t j = p->from; j < p->to; j += PANEL) {
-        const char *b = panels + j * steps * QUAD;
+        const char *b = panels + j * steps * QUAD, *next = b + PANEL * steps * QUAD;
 
         switch ((p->to - j + VW - 1) / VW) {
         case 1:
-            strips_1(p, j, b);
+            strips_1(p, j, b, next);
             break;
 #if defined(__AVX512F__)
         case 2:
-            strips_2(p, j, b);
+            strips_2(p, j, b, next);
             break;
         case 3:
-            strips_3(p, j, b);
+            strips_3(p, j, b, next);
             break;
         default:
-            strips_4(p, j, b);
+            strips_4(p, j, b, next);
             break;
 #else
         default:
-            strips_2(p, j, b);
+            strips_2(p, j, b, next);
             break;
 #endif
         }

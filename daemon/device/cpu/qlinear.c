@@ -82,6 +82,7 @@ static enum status enqueue_pair(const struct kernel_call *call, const struct ker
                      &attrs->epilogue, call->out[0]->dtype, y_scale,
                      (float)quantized_parameter(call, run, QLINEAR_PAIR_Y_ZERO, 0))}};
 
+    byte_pair_complete(&job.pair);
     broadcast_make(&broadcast, call->out[0], 2, operands, call->device);
     broadcast_run(&broadcast, in, bytes, run->out[0], 1, run->lane->threads, 0.5, combine_tile,
                   &job);

@@ -292,6 +292,56 @@ static void convolutions_of_every_shape_become_bytes_again(void **state)
     }
 }
 
+/* Three by three with zero points that leave differences of 8 bits: groups of every width, columns
+ * that are shared by all, by two or by no windows, parameters that only the run knows. */
+static void depthwise_convolutions_go_over_the_bytes(void **state)
+{
+    /* channels, stride, dilation, pad, height, width */
+    static const int64_t forms[][6] = {
+        {64, 1, 1, 1, 9, 8},   {100, 1, 1, 1, 7, 33}, {24, 2, 1, 1, 12, 20}, {40, 1, 2, 2, 10, 9},
+        {150, 2, 1, 0, 11, 7}, {13, 3, 1, 1, 10, 10}, {32, 2, 2, 2, 9, 9},   {96, 1, 1, 1, 3, 3},
+    };
+
+    (void)state;
+    for (int code = 0; code < 8 * 4; code++) {
+        const int64_t *f = forms[code / 4];
+        const enum dtype x = byte_type(code & 1), w = byte_type(code & 2);
+        int64_t pads[] = {f[3], f[3], f[3], f[3]}, strides[] = {f[1], f[1]};
+        int64_t dilations[] = {f[2], f[2]};
+        const bool constant = code % 3 != 0;
+        struct conv_attrs attrs = {.group = f[0]};
+        struct op_test test = {.op = "QLinearConv",
+                               .attrs = &attrs,
+                               .inputs = 9,
+                               .reference = reference_conv,
+                               .rows = true,
+                               .absolute = 0.25};
+
+        attrs.window.pads = (struct ints){4, pads};
+        attrs.window.strides = (struct ints){2, strides};
+        attrs.window.dilations = (struct ints){2, dilations};
+        if (code % 4 == 1)
+            attrs.epilogue.act = ACT_RELU;
+        test.in[QLINEAR_A] = bytes(x, (struct shape)SHAPE(2, f[0], f[4], f[5]), false);
+        test.in[QLINEAR_A_SCALE] = scale((struct shape)SHAPE_SCALAR, 0.01, constant);
+        test.in[QLINEAR_A_ZERO] = bytes(x, (struct shape)SHAPE_SCALAR, constant);
+        test.in[QLINEAR_B] = bytes(w, (struct shape)SHAPE(f[0], 1, 3, 3), true);
+        test.in[QLINEAR_B_SCALE] = scale((struct shape)SHAPE(f[0]), 0.02, constant);
+        test.in[QLINEAR_B_ZERO] = (struct op_input){.dtype = w,
+                                                    .shape = SHAPE_SCALAR,
+                                                    .values = (double[]){w == DTYPE_INT8 ? 0 : 128},
+                                                    .constant = true};
+        test.in[QLINEAR_Y_SCALE] = scale((struct shape)SHAPE_SCALAR, 0.2, constant);
+        test.in[QLINEAR_Y_ZERO] = bytes(x, (struct shape)SHAPE_SCALAR, constant);
+        test.in[QLINEAR_BIAS] = (struct op_input){.dtype = DTYPE_INT32,
+                                                  .shape = SHAPE(f[0]),
+                                                  .low = -999,
+                                                  .high = 999,
+                                                  .constant = constant};
+        op_test_run(tester, &test);
+    }
+}
+
 static void reference_float(const struct op_test *test, const struct test_array *in,
                             struct test_array *out)
 {
@@ -357,6 +407,7 @@ int main(void)
         cmocka_unit_test(scaled_products_round_like_the_standard),
         cmocka_unit_test(convolutions_of_bytes_are_right),
         cmocka_unit_test(wide_and_depthwise_convolutions_of_bytes_are_right),
+        cmocka_unit_test(depthwise_convolutions_go_over_the_bytes),
         cmocka_unit_test(convolutions_of_every_shape_become_bytes_again),
         cmocka_unit_test(scaled_floats_are_those_of_separate_steps),
         cmocka_unit_test(other_types_are_refused),

@@ -1,0 +1,1 @@
+#include "device/cpu/byte_quads_kernels.h"
