@@ -8,7 +8,7 @@ extern const struct byte_quads_ops byte_quads_ops_vnni, byte_quads_ops_avxvnni;
 
 const struct byte_quads_ops *byte_quads_for(enum cpu_isa isa)
 {
-    if (int_gemm_ops_for(isa)->element_bytes != 1)
+    if (strcmp(int_gemm_ops_for(isa)->form, "quads") != 0)
         return NULL;
     return isa == CPU_AVX512 ? &byte_quads_ops_vnni : &byte_quads_ops_avxvnni;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 extern const struct int_gemm_ops int_gemm_ops_base, int_gemm_ops_avx2, int_gemm_ops_avx512,
-    int_gemm_ops_avxvnni, int_gemm_ops_vnni;
+    int_gemm_ops_avxvnni, int_gemm_ops_vnni, int_gemm_ops_split_avx2;
 
 enum { SHIFT = 128 };
 
@@ -23,7 +23,7 @@ const struct int_gemm_ops *int_gemm_ops_for(enum cpu_isa isa)
     case CPU_AVX512:
         return __builtin_cpu_supports("avx512vnni") ? &int_gemm_ops_vnni : &int_gemm_ops_avx512;
     case CPU_AVX2:
-        return has_avx_vnni() ? &int_gemm_ops_avxvnni : &int_gemm_ops_avx2;
+        return has_avx_vnni() ? &int_gemm_ops_avxvnni : &int_gemm_ops_split_avx2;
     case CPU_BASELINE:
     case CPU_ISA_COUNT:
         break;
@@ -33,12 +33,14 @@ const struct int_gemm_ops *int_gemm_ops_for(enum cpu_isa isa)
 
 const struct int_gemm_ops *const *int_gemm_tables(void)
 {
-    static const struct int_gemm_ops *tables[6];
+    static const struct int_gemm_ops *tables[7];
     size_t count = 0;
 
     tables[count++] = &int_gemm_ops_base;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
         tables[count++] = &int_gemm_ops_avx2;
+        tables[count++] = &int_gemm_ops_split_avx2;
+    }
     if (has_avx_vnni())
         tables[count++] = &int_gemm_ops_avxvnni;
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
@@ -54,17 +56,27 @@ static bool is_quads(const struct int_gemm_ops *ops)
     return ops->element_bytes == 1;
 }
 
-/* ---- B: zero points [n], the sums in the bracket [n], then the panels ---- */
+/* ---- B: zero points [n], the sums in the bracket [n], the panels, lists of second halves ---- */
 
 static int64_t padded_steps(const struct int_gemm_ops *ops, const struct int_shape *shape)
 {
     return shape->segments * int_round_up(shape->length, ops->step);
 }
 
-size_t int_packed_bytes(const struct int_gemm_ops *ops, const struct int_shape *shape)
+static size_t panels_bytes(const struct int_gemm_ops *ops, const struct int_shape *shape)
 {
     return (size_t)int_columns(ops, shape->n) *
            (2 * sizeof(int32_t) + (size_t)padded_steps(ops, shape) * ops->element_bytes);
+}
+
+size_t int_packed_bytes(const struct int_gemm_ops *ops, const struct int_shape *shape)
+{
+    size_t lists = 0;
+
+    if (ops->list != 0)
+        lists = (size_t)(int_columns(ops, shape->n) / ops->list) *
+                int_halves_bytes(ops->list, padded_steps(ops, shape) / ops->step);
+    return panels_bytes(ops, shape) + lists;
 }
 
 /* One column of a panel; returns the sum of its differences. */
@@ -91,6 +103,58 @@ static int32_t pack_column(const struct int_gemm_ops *ops, const struct int_shap
     return sum;
 }
 
+/* Two products with bytes up to 255 and their sum fit 16 bits. */
+static bool fits(const int8_t *pair)
+{
+    const int sum = pair[0] + pair[1];
+
+    if ((pair[0] < 0) != (pair[1] < 0)) /* one takes from the other */
+        return true;
+    return sum >= -128 && sum <= 128;
+}
+
+/* Leaves the first halves in the columns of a quad; false where all of them fit. */
+static bool split_quad(int64_t columns, int8_t *quad, int8_t *seconds)
+{
+    bool is_split = false;
+
+    for (int64_t i = 0; i < columns * 4; i += 2) {
+        seconds[i] = seconds[i + 1] = 0;
+        if (fits(quad + i))
+            continue;
+        for (int64_t k = i; k < i + 2; k++) {
+            seconds[k] = (int8_t)(quad[k] / 2);
+            quad[k] = (int8_t)(quad[k] - seconds[k]);
+        }
+        is_split = true;
+    }
+    return is_split;
+}
+
+static void split(const struct int_gemm_ops *ops, const struct int_shape *shape, void *packed)
+{
+    const int64_t quads = padded_steps(ops, shape) / ops->step,
+                  per_segment = quads / shape->segments;
+    int8_t *panels = (int8_t *)packed + 2 * (size_t)int_columns(ops, shape->n) * sizeof(int32_t);
+    char *lists = (char *)packed + panels_bytes(ops, shape);
+
+    for (int64_t j = 0; j < int_columns(ops, shape->n); j += ops->list) {
+        struct int_halves *halves = (struct int_halves *)(void *)lists;
+        int8_t *quad = panels + j / ops->panel * ops->panel * quads * 4 + j % ops->panel * 4;
+        int8_t *seconds = (int8_t *)(halves->at + quads);
+
+        halves->count = 0;
+        for (int64_t q = 0; q < quads; q++, quad += ops->panel * 4) {
+            if (!split_quad(ops->list, quad, seconds))
+                continue;
+            halves->at[halves->count++] =
+                (struct int_half){(int32_t)(q / per_segment), (int32_t)(q % per_segment)};
+            seconds += ops->list * 4;
+        }
+        lists += int_halves_bytes(ops->list, quads);
+    }
+}
+
 void int_pack(const struct int_gemm_ops *ops, const struct int_shape *shape,
               const struct int_matrix *b, void *packed)
 {
@@ -99,7 +163,7 @@ void int_pack(const struct int_gemm_ops *ops, const struct int_shape *shape,
     int32_t *zeros = packed, *sums = zeros + columns;
     char *panels = (char *)(sums + columns);
 
-    memset(packed, 0, int_packed_bytes(ops, shape));
+    memset(packed, 0, panels_bytes(ops, shape));
     for (int64_t j = 0; j < shape->n; j++) {
         int32_t zero =
             b->zero != NULL ? int_byte_at(b->dtype, b->zero, b->zero_per_column ? j : 0) : 0;
@@ -109,6 +173,8 @@ void int_pack(const struct int_gemm_ops *ops, const struct int_shape *shape,
         if (is_quads(ops))
             zeros[j] = zero - shift;
     }
+    if (ops->list != 0)
+        split(ops, shape, packed);
 }
 
 bool int_has_zeros(const struct int_gemm_ops *ops, const struct int_shape *shape,

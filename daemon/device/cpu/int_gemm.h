@@ -4,10 +4,14 @@
  * all: `segments` runs of `length` elements at `offsets` bytes from it.  So a plain matrix, and the
  * windows of a convolution in an image with its channels last, are rows without being gathered.
  *
- * Two ways.  Pairs: 16-bit differences, two steps of k an instruction, on every machine.  Quads:
- * the bytes themselves, unsigned times signed, four steps at a time (VNNI).  Signed A and unsigned
- * B are shifted by 128, their zero points with them.  With a, b the shifted bytes, za and zb[j] the
- * shifted zero points:
+ * Pairs: 16-bit differences, two steps of k an instruction, on every machine.  Quads: the bytes
+ * themselves, unsigned times signed, four steps at a time (VNNI).  Split quads: the same without
+ * VNNI, where products of two steps meet in 16 bits that saturate.  Where two of B's bytes could
+ * come to more, half of each goes into another quad, which is multiplied after the others; there is
+ * a list of those for each vector of columns.
+ *
+ * In quads signed A and unsigned B are shifted by 128, their zero points with them.  With a, b the
+ * shifted bytes, za and zb[j] the shifted zero points:
  *
  *     sum (a - za)(b - zb[j]) = sum a b - zb[j] sum a - za (sum b - k zb[j])
  *
@@ -63,10 +67,11 @@ struct int_product {
 };
 
 struct int_gemm_ops {
-    const char *form; /* for formats and notes: "pairs", "quads" */
+    const char *form; /* for formats and notes: "pairs", "quads", "split quads" */
     int64_t panel;    /* columns packed together */
     int64_t step;     /* elements of k an instruction takes; segments are padded to it */
     size_t element_bytes;
+    int64_t list; /* split quads: columns that share a list of second halves; else 0 */
     void (*run)(const struct int_product *product);
 };
 
@@ -86,6 +91,19 @@ static inline int64_t int_round_up(int64_t count, int64_t unit)
 {
     return (count + unit - 1) / unit * unit;
 }
+/* Second halves of some columns: where they belong, and as many quads of all columns behind the
+ * room for the most of them. */
+struct int_halves {
+    int64_t count;
+    struct int_half {
+        int32_t segment, quad; /* of the segment */
+    } at[];
+};
+static inline size_t int_halves_bytes(int64_t list, int64_t quads)
+{
+    return sizeof(struct int_halves) + (size_t)quads * (sizeof(struct int_half) + (size_t)list * 4);
+}
+
 /* Columns to whole panels. */
 static inline int64_t int_columns(const struct int_gemm_ops *ops, int64_t n)
 {

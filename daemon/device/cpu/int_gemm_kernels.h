@@ -1,4 +1,5 @@
-/* Included by int_gemm_base.c, _avx2.c, _avx512.c (pairs), _avxvnni.c and _vnni.c (quads). */
+/* Included by int_gemm_base.c, _avx2.c, _avx512.c (pairs), _avxvnni.c, _vnni.c (quads) and
+ * int_gemm_split_avx2.c (split quads). */
 #include "device/cpu/int_gemm.h"
 #include "device/cpu/simd.h"
 
@@ -12,6 +13,12 @@ enum { STEP = 4, VECTORS = 4 };
 #define FORM            "quads"
 enum { STEP = 4, VECTORS = 2 };
 #define vi_dot(s, a, b) _mm256_dpbusd_avx_epi32(s, a, b)
+#elif defined(SPLIT_QUADS)
+#define TABLE int_gemm_ops_split_avx2
+#define FORM  "split quads"
+enum { STEP = 4, VECTORS = 2 };
+#define vi_dot(s, a, b)                                                                            \
+    _mm256_add_epi32(s, _mm256_madd_epi16(_mm256_maddubs_epi16(a, b), _mm256_set1_epi16(1)))
 #else
 #define TABLE SIMD_NAME(int_gemm_ops)
 #define FORM  "pairs"
@@ -172,6 +179,19 @@ INLINE vi less_zeros(const struct int_product *p, vi sum, int64_t row, int64_t c
 #endif
 }
 
+#if defined(SPLIT_QUADS)
+INLINE const struct int_halves *halves_of(const struct int_product *p, int64_t list)
+{
+    const int64_t quads = (p->shape.length + STEP - 1) / STEP * p->shape.segments;
+    const int64_t columns = (p->shape.n + PANEL - 1) / PANEL * PANEL;
+    const char *lists =
+        (const char *)p->packed + columns * (2 * (int64_t)sizeof(int32_t) + quads * QUAD);
+
+    return (const struct int_halves *)(const void *)(lists +
+                                                     (size_t)list * int_halves_bytes(VW, quads));
+}
+#endif
+
 /* What is fetched into the second cache meanwhile: the panel to come, by the strips of this one. */
 struct next {
     const char *at;
@@ -213,6 +233,26 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
         }
     }
     next->at = ahead;
+#if defined(SPLIT_QUADS)
+    UNROLL for (int v = 0; v < V; v++)
+    {
+        const struct int_halves *halves = halves_of(p, column / VW + v);
+        const char *seconds = (const char *)(halves->at + steps * p->shape.segments);
+
+        for (int64_t i = 0; i < halves->count; i++, seconds += VW * QUAD) {
+            const int64_t at = p->offsets[halves->at[i].segment] + halves->at[i].quad * QUAD;
+            const vi y = vi_load(seconds);
+
+            UNROLL for (int r = 0; r < R; r++)
+            {
+                int32_t bits;
+
+                memcpy(&bits, p->row[row + r] + at, sizeof(bits));
+                s[r][v] = vi_dot(s[r][v], vi_set1(bits), y);
+            }
+        }
+    }
+#endif
     if (p->row_sums != NULL)
         UNROLL for (int r = 0; r < R; r++)
         {
@@ -255,6 +295,9 @@ STRIPS(1, 12)
 STRIPS(2, 8)
 STRIPS(3, 6)
 STRIPS(4, 6)
+#elif defined(SPLIT_QUADS)
+STRIPS(1, 8)
+STRIPS(2, 5)
 #elif defined(__AVX2__)
 STRIPS(1, 8)
 STRIPS(2, 6)
@@ -295,5 +338,11 @@ static void run(const struct int_product *p)
     }
 }
 
-const struct int_gemm_ops TABLE = {
-    .form = FORM, .panel = PANEL, .step = STEP, .element_bytes = QUAD / STEP, .run = run};
+const struct int_gemm_ops TABLE = {.form = FORM,
+                                   .panel = PANEL,
+                                   .step = STEP,
+                                   .element_bytes = QUAD / STEP,
+#if defined(SPLIT_QUADS)
+                                   .list = VW,
+#endif
+                                   .run = run};
