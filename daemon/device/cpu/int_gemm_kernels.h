@@ -218,8 +218,10 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
             vi y[VECTORS];
 
             UNROLL for (int v = 0; v < V; v++) _mm_prefetch(b + AHEAD + v * VW * QUAD, _MM_HINT_T0);
-            _mm_prefetch(ahead, _MM_HINT_T1);
-            ahead += next_step;
+            if (V > 1) { /* one vector of columns: loads are what there is too much of */
+                _mm_prefetch(ahead, _MM_HINT_T1);
+                ahead += next_step;
+            }
             UNROLL for (int v = 0; v < V; v++) y[v] = vi_load(b + v * VW * QUAD);
             UNROLL for (int r = 0; r < R; r++)
             {

@@ -164,7 +164,8 @@ struct pool_job {
     size_t channels, lines; /* lines of results in all */
     bool is_signed;
     const uint8_t *x;
-    uint8_t *y;
+    uint8_t *y, *scratch; /* a line of the input for each member */
+    size_t line_bytes;
 };
 
 static const char *refuses_pool(const struct kernel_call *call)
@@ -176,35 +177,62 @@ static const char *refuses_pool(const struct kernel_call *call)
     return NULL;
 }
 
-/* One place: whole cells of channels, padding left out. */
-static void pool_place(const struct pool_job *job, const uint8_t *image, const int64_t at[3],
-                       uint8_t *to)
+/* Cells of the input that window `at` meets along an axis: the first, and how many. */
+static size_t cells_under(const struct window *w, size_t axis, int64_t at, int64_t *out_first)
+{
+    const int64_t first = at * w->stride[axis] - w->pad_begin[axis], dilation = w->dilation[axis];
+    const int64_t skipped = first < 0 ? (-first + dilation - 1) / dilation : 0;
+    size_t count = 0;
+
+    *out_first = first + skipped * dilation;
+    while (skipped + (int64_t)count < w->kernel[axis] &&
+           *out_first + (int64_t)count * dilation < w->in[axis])
+        count++;
+    return count;
+}
+
+static void take(const struct pool_job *job, const uint8_t *from, size_t bytes, bool is_first,
+                 uint8_t *to)
+{
+    if (is_first)
+        memcpy(to, from, bytes);
+    else
+        job->loops->maximum(from, to, bytes, job->is_signed);
+}
+
+/* The largest of the lines under line `line` of results, in `to`; false when there is none. */
+static bool pool_lines(const struct pool_job *job, const uint8_t *image, int64_t line, uint8_t *to)
 {
     const struct window *w = &job->window;
-    int64_t k[3], c[3];
-    bool is_first = true;
+    const size_t bytes = (size_t)w->in[2] * job->channels;
+    int64_t d, h;
+    const size_t depths = cells_under(w, 0, line / w->out[1], &d);
+    const size_t heights = cells_under(w, 1, line % w->out[1], &h);
 
-    for (k[0] = 0; k[0] < w->kernel[0]; k[0]++)
-        for (k[1] = 0; k[1] < w->kernel[1]; k[1]++)
-            for (k[2] = 0; k[2] < w->kernel[2]; k[2]++) {
-                bool inside = true;
-                const uint8_t *from;
+    for (size_t i = 0; i < depths * heights; i++) {
+        const int64_t at_d = d + (int64_t)(i / heights) * w->dilation[0];
+        const int64_t at_h = h + (int64_t)(i % heights) * w->dilation[1];
 
-                for (size_t i = 0; i < 3; i++) {
-                    c[i] = at[i] * w->stride[i] - w->pad_begin[i] + k[i] * w->dilation[i];
-                    inside = inside && c[i] >= 0 && c[i] < w->in[i];
-                }
-                if (!inside)
-                    continue;
-                from = image + (size_t)((c[0] * w->in[1] + c[1]) * w->in[2] + c[2]) * job->channels;
-                if (is_first)
-                    memcpy(to, from, job->channels);
-                else
-                    job->loops->maximum(from, to, job->channels, job->is_signed);
-                is_first = false;
-            }
-    if (is_first) /* a window over nothing but padding */
-        memset(to, job->is_signed ? 0x80 : 0, job->channels);
+        take(job, image + (size_t)(at_d * w->in[1] + at_h) * bytes, bytes, i == 0, to);
+    }
+    return depths * heights > 0;
+}
+
+/* Whole cells of channels, padding left out. */
+static void pool_columns(const struct pool_job *job, const uint8_t *line, uint8_t *to)
+{
+    const struct window *w = &job->window;
+
+    for (int64_t x = 0; x < w->out[2]; x++, to += job->channels) {
+        int64_t first;
+        const size_t count = line != NULL ? cells_under(w, 2, x, &first) : 0;
+
+        for (size_t i = 0; i < count; i++)
+            take(job, line + (size_t)(first + (int64_t)i * w->dilation[2]) * job->channels,
+                 job->channels, i == 0, to);
+        if (count == 0) /* a window over nothing but padding */
+            memset(to, job->is_signed ? 0x80 : 0, job->channels);
+    }
 }
 
 static void run_pool(void *arg, unsigned member, unsigned members)
@@ -215,15 +243,29 @@ static void run_pool(void *arg, unsigned member, unsigned members)
     const size_t image_bytes = (size_t)(w->in[0] * w->in[1] * w->in[2]) * job->channels;
     size_t from, to;
 
+    uint8_t *line = job->scratch + member * job->line_bytes;
+
     team_share(job->lines, member, members, &from, &to);
     for (size_t i = from; i < to; i++) {
-        int64_t at[3] = {(int64_t)(i % image_lines) / w->out[1],
-                         (int64_t)(i % image_lines) % w->out[1], 0};
+        const bool any = pool_lines(job, job->x + i / image_lines * image_bytes,
+                                    (int64_t)(i % image_lines), line);
 
-        for (; at[2] < w->out[2]; at[2]++)
-            pool_place(job, job->x + i / image_lines * image_bytes, at,
-                       job->y + (i * (size_t)w->out[2] + (size_t)at[2]) * job->channels);
+        pool_columns(job, any ? line : NULL, job->y + i * (size_t)w->out[2] * job->channels);
     }
+}
+
+static size_t pool_line_bytes(const struct kernel_call *call)
+{
+    const struct shape *x = &call->in[0]->shape;
+
+    return ((size_t)(x->dims[x->rank - 1] * x->dims[1]) + 63) / 64 * 64;
+}
+
+static enum status prepare_pool(struct kernel_prepare *prepare, struct error *err)
+{
+    (void)err;
+    prepare->scratch_bytes = prepare->call.threads * pool_line_bytes(&prepare->call);
+    return STATUS_OK;
 }
 
 static enum status enqueue_pool(const void *state, const struct kernel_call *call,
@@ -234,7 +276,9 @@ static enum status enqueue_pool(const void *state, const struct kernel_call *cal
                            .channels = (size_t)x->dims[1],
                            .is_signed = call->in[0]->dtype == DTYPE_INT8,
                            .x = run->in[0],
-                           .y = run->out[0]};
+                           .y = run->out[0],
+                           .scratch = run->scratch,
+                           .line_bytes = pool_line_bytes(call)};
     double reads;
 
     (void)state;
@@ -243,7 +287,7 @@ static enum status enqueue_pool(const void *state, const struct kernel_call *cal
     job.lines = (size_t)(x->dims[0] * job.window.out[0] * job.window.out[1]);
     reads = (double)shape_count(&call->out[0]->shape) *
             (double)(job.window.kernel[0] * job.window.kernel[1] * job.window.kernel[2]);
-    team_run(team_size(run->lane->threads, reads / 20), run_pool, &job);
+    team_run(team_size(call->threads, reads / 40), run_pool, &job);
     return STATUS_OK;
 }
 
@@ -251,10 +295,13 @@ const struct kernel kernel_max_pool_bytes = {
     .name = "cpu:bytes",
     .layouts = 1U << LAYOUT_NHWC,
     .refuses = refuses_pool,
+    .prepare = prepare_pool,
     .enqueue = enqueue_pool,
 };
 
 /* ---- QLinearGlobalAveragePool: exact sums, scaled once ---- */
+
+enum { AVERAGED = 64 }; /* channels at a time */
 
 struct average_job {
     size_t images, channels, cells;
@@ -265,20 +312,48 @@ struct average_job {
     struct byte_range range;
 };
 
-static void average_cells(const struct average_job *job, size_t image, size_t channel)
+static void put_average(const struct average_job *job, size_t at, int64_t sum)
 {
-    const uint8_t *from = job->x + image * job->cells * job->channels;
-    const size_t step = job->channels_last ? job->channels : 1;
-    double q;
-    int64_t sum = 0;
+    double q =
+        rint(((double)sum - job->zero * (double)job->cells) * job->scale) + (double)job->range.zero;
 
-    from += job->channels_last ? channel : channel * job->cells;
-    for (size_t i = 0; i < job->cells; i++)
-        sum += job->is_signed ? (int8_t)from[i * step] : from[i * step];
-    q = rint(((double)sum - job->zero * (double)job->cells) * job->scale) + (double)job->range.zero;
     q = q < (double)job->range.low ? (double)job->range.low : q;
     q = q > (double)job->range.high ? (double)job->range.high : q;
-    job->y[image * job->channels + channel] = (uint8_t)(int)q;
+    job->y[at] = (uint8_t)(int)q;
+}
+
+/* A channel whose cells lie side by side. */
+static void average_row(const struct average_job *job, size_t at)
+{
+    const uint8_t *from = job->x + at * job->cells;
+    int64_t sum = 0;
+
+    for (size_t i = 0; i < job->cells; i++)
+        sum += job->is_signed ? (int8_t)from[i] : from[i];
+    put_average(job, at, sum);
+}
+
+/* Channels side by side, as many cells at a time as 32 bits hold sums of. */
+static void average_channels(const struct average_job *job, size_t at, size_t count)
+{
+    enum { CELLS = 1 << 20 };
+    const uint8_t flip = job->is_signed ? 0x80 : 0;
+    const size_t image = at / job->channels;
+    const uint8_t *from = job->x + image * job->cells * job->channels + at % job->channels;
+    int64_t sums[AVERAGED] = {0};
+
+    for (size_t i = 0; i < job->cells;) {
+        const size_t end = job->cells - i < CELLS ? job->cells : i + CELLS;
+        uint32_t some[AVERAGED] = {0};
+
+        for (; i < end; i++, from += job->channels)
+            for (size_t c = 0; c < count; c++)
+                some[c] += (uint8_t)(from[c] ^ flip);
+        for (size_t c = 0; c < count; c++)
+            sums[c] += some[c];
+    }
+    for (size_t c = 0; c < count; c++)
+        put_average(job, at + c, sums[c] - flip * (int64_t)job->cells);
 }
 
 static void run_average(void *arg, unsigned member, unsigned members)
@@ -287,8 +362,18 @@ static void run_average(void *arg, unsigned member, unsigned members)
     size_t from, to;
 
     team_share(job->images * job->channels, member, members, &from, &to);
-    for (size_t i = from; i < to; i++)
-        average_cells(job, i / job->channels, i % job->channels);
+    while (from < to) {
+        size_t count = job->channels - from % job->channels;
+
+        count = count < to - from ? count : to - from;
+        count = count < AVERAGED ? count : AVERAGED;
+        if (job->channels_last) {
+            average_channels(job, from, count);
+            from += count;
+        } else {
+            average_row(job, from++);
+        }
+    }
 }
 
 static enum status enqueue_average(const void *state, const struct kernel_call *call,

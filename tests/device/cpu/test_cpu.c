@@ -131,6 +131,48 @@ static void blocked_bytes_count_the_padding(void **state)
     assert_string_equal(layout_name(LAYOUT_BLOCKED), "blocked");
 }
 
+extern const struct kernel kernel_reorder_move;
+
+static void pictures_of_bytes_come_with_their_channels_last(void **state)
+{
+    static const int64_t cells[] = {1, 17, 18, 19, 33, 50, 1000};
+    struct device *device;
+    struct device_lane *lane;
+    struct error err;
+
+    (void)state;
+    open_device("cpu", "default", STATUS_OK, &device, &err);
+    assert_int_equal(device->ops->lane_open(device, 0, &lane), STATUS_OK);
+    for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
+        const size_t n = (size_t)cells[i];
+        const struct shape shape = {3, {2, 3, cells[i]}};
+        const struct operand from = {DTYPE_UINT8, LAYOUT_PLAIN, shape, 0, NULL, NULL};
+        const struct operand to = {DTYPE_UINT8, LAYOUT_NHWC, shape, 0, NULL, NULL};
+        uint8_t *x = malloc(6 * n), *y = malloc(6 * n); /* to the byte: for the sanitizer */
+
+        assert_true(x != NULL && y != NULL);
+        for (size_t k = 0; k < 6 * n; k++)
+            x[k] = (uint8_t)(k * 31 + k / 256);
+        assert_int_equal(kernel_reorder_move.enqueue(
+                             NULL,
+                             &(struct kernel_call){.inputs = 1,
+                                                   .in = (const struct operand *[]){&from},
+                                                   .outputs = 1,
+                                                   .out = (const struct operand *[]){&to},
+                                                   .device = device,
+                                                   .threads = 2},
+                             &(struct kernel_run){
+                                 .in = (const void *[]){x}, .out = (void *[]){y}, .lane = lane}),
+                         STATUS_OK);
+        for (size_t k = 0; k < 6 * n; k++)
+            assert_int_equal(y[k], x[k / (3 * n) * 3 * n + k % 3 * n + k % (3 * n) / 3]);
+        free(x);
+        free(y);
+    }
+    device->ops->lane_close(lane);
+    device_close(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -140,6 +182,7 @@ int main(void)
         cmocka_unit_test(opening_survives_every_failed_allocation),
         cmocka_unit_test(every_listed_kernel_can_run),
         cmocka_unit_test(blocked_bytes_count_the_padding),
+        cmocka_unit_test(pictures_of_bytes_come_with_their_channels_last),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

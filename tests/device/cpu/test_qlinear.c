@@ -219,8 +219,8 @@ static void reference_max(const struct op_test *test, const struct test_array *i
         double most = -128;
 
         for (int64_t k = 0; k < w.kernel[0] * w.kernel[1]; k++) {
-            const int64_t h = y * w.stride[0] - w.pad_begin[0] + k / w.kernel[1];
-            const int64_t v = x * w.stride[1] - w.pad_begin[1] + k % w.kernel[1];
+            const int64_t h = y * w.stride[0] - w.pad_begin[0] + k / w.kernel[1] * w.dilation[0];
+            const int64_t v = x * w.stride[1] - w.pad_begin[1] + k % w.kernel[1] * w.dilation[1];
 
             if (h >= 0 && h < w.in[0] && v >= 0 && v < w.in[1])
                 most = fmax(most, in[0].values[(plane * w.in[0] + h) * w.in[1] + v]);
@@ -231,18 +231,22 @@ static void reference_max(const struct op_test *test, const struct test_array *i
 
 static void pools_take_the_largest_byte(void **state)
 {
-    int64_t kernel[] = {3, 2}, strides[] = {2, 1}, pads[] = {1, 0, 1, 1};
+    int64_t kernel[] = {3, 2}, strides[] = {2, 1}, pads[] = {1, 0, 1, 1}, dilations[] = {1, 1};
 
     (void)state;
-    for (int code = 0; code < 4; code++) {
-        struct pool_attrs attrs = {
-            .window = {.kernel_shape = {2, kernel}, .strides = {2, strides}, .pads = {4, pads}}};
+    for (int code = 0; code < 8; code++) {
+        struct pool_attrs attrs = {.window = {.kernel_shape = {2, kernel},
+                                              .strides = {2, strides},
+                                              .pads = {4, pads},
+                                              .dilations = {2, dilations}}};
         struct op_test test = {.op = "MaxPool",
                                .attrs = &attrs,
                                .inputs = 1,
                                .reference = reference_max,
                                .rows = true};
 
+        dilations[0] = code & 4 ? 3 : 1;
+        dilations[1] = code & 4 ? 2 : 1;
         test.in[0] = bytes(byte_type(code & 1), (struct shape)SHAPE(2, code & 2 ? 130 : 3, 9, 7));
         op_test_run(tester, &test);
     }
