@@ -92,10 +92,14 @@ MUTANTS = [
      f"{BOUNDS}|{WRONG}"),
     ("stride", "quantized.cu", "q.scale, at)", "q.scale, at * 2)", "quantize", f"{BOUNDS}|{WRONG}"),
 
-    ("barrier", "topk.cu", "entries[b] = moved;\n                    }\n                }\n                " + SYNC,
-     "entries[b] = moved;\n                    }\n                }\n", "indexing", RACE),
-    ("barrier", "topk.cu", "shared[threadIdx.x] = best;\n            " + SYNC, "shared[threadIdx.x] = best;\n",
+    ("barrier", "topk.cu", "entries[b] = moved;\n                }\n            }\n            " + SYNC,
+     "entries[b] = moved;\n                }\n            }\n", "indexing", RACE),
+    ("barrier", "topk.cu", "1u);\n        }\n        " + SYNC, "1u);\n        }\n", "indexing", RACE),
+    ("barrier", "topk.cu", "search.with_it = count;\n        }\n        " + SYNC, "search.with_it = count;\n        }\n",
      "indexing", RACE),
+    ("off by one", "topk.cu", "up_to >= *wanted)", "up_to > *wanted)", "indexing", f"{WRONG}|{BOUNDS}|{NEVER}"),
+    ("ties", "topk.cu", "entry.key > key || by_place{key}(entry) >= place", "entry.key >= key || place == 0", "indexing",
+     f"{WRONG}|invalid shared"),
     ("off by one", "topk.cu", "i < t.length ? key_of", "i <= t.length ? key_of", "indexing", f"{BOUNDS}|{WRONG}"),
     ("stride", "topk.cu", "? key_of(t, start + i * t.inner) : 0;", "? key_of(t, start + i) : 0;", "indexing", WRONG),
 

@@ -164,6 +164,59 @@ static void topk_finds_the_best_of_long_lines(void **state)
     }
 }
 
+/* A place with its value, largest first, then by place. */
+struct ranked {
+    double value;
+    int64_t place;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+
+    if (x->value != y->value)
+        return x->value > y->value ? -1 : 1;
+    return x->place < y->place ? -1 : 1;
+}
+
+/* More results, too: of few values, so that equal ones stand on both sides of every bound; of as
+ * many as there are; and of one. */
+static void topk_ranks_long_lines(void **state)
+{
+    enum { LENGTH = 4999 };
+    static const enum dtype types[] = {DTYPE_INT8, DTYPE_FLOAT, DTYPE_INT64, DTYPE_DOUBLE};
+    static const int64_t ks[] = {1, 2047, 2048, 2049, LENGTH};
+    static double in[LENGTH], values[LENGTH];
+    static int64_t places[LENGTH];
+    static struct ranked ranked[LENGTH];
+
+    (void)state;
+    for (int64_t way = 0; way < 8; way++) {
+        const enum dtype dtype = types[way / 2];
+        const int64_t kinds = dtype == DTYPE_INT8 ? 5 : way == 5 ? 1 : 3001;
+        const struct topk_attrs attrs = {.axis = 0, .largest = way % 2, .sorted = 1};
+
+        for (int64_t i = 0; i < LENGTH; i++) {
+            test_put(dtype, in, i, (double)(i * 7919 % kinds - kinds / 2));
+            ranked[i] = (struct ranked){test_get(dtype, in, i) * (attrs.largest ? 1 : -1), i};
+        }
+        qsort(ranked, LENGTH, sizeof(ranked[0]), by_rank);
+        for (int64_t i = 0; i < LENGTH; i++) {
+            places[i] = ranked[i].place;
+            test_put(dtype, values, i, test_get(dtype, in, places[i]));
+        }
+        for (size_t k = 0; k < sizeof(ks) / sizeof(ks[0]); k++) {
+            int64_t count = ks[k];
+            const struct tensor operands[2] = {{dtype, SHAPE(LENGTH), in},
+                                               {DTYPE_INT64, SHAPE(1), &count}};
+
+            check_eval("TopK", &attrs, 2, operands, 2,
+                       (struct tensor[]){{dtype, SHAPE(count), values},
+                                         {DTYPE_INT64, SHAPE(count), places}});
+        }
+    }
+}
+
 static void topk_refuses_more_than_there_are(void **state)
 {
     (void)state;
@@ -603,6 +656,7 @@ int main(void)
         cmocka_unit_test(topk_orders_equal_elements_by_index),
         cmocka_unit_test(topk_puts_nan_on_top_and_both_zeros_alike),
         cmocka_unit_test(topk_finds_the_best_of_long_lines),
+        cmocka_unit_test(topk_ranks_long_lines),
         cmocka_unit_test(topk_refuses_more_than_there_are),
         cmocka_unit_test(gather_elements_reads_at_any_axis),
         cmocka_unit_test(scatter_reduces_duplicates_in_order),

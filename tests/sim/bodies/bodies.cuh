@@ -98,6 +98,11 @@ template <class T> static inline T __shfl_xor_sync(unsigned lanes, T value, int 
     return taken;
 }
 
+static inline unsigned atomicAdd(unsigned *at, unsigned value)
+{
+    return __atomic_fetch_add(at, value, __ATOMIC_RELAXED);
+}
+
 template <class T> static inline T atomicMax(T *at, T value)
 {
     T old = __atomic_load_n(at, __ATOMIC_RELAXED);

@@ -120,50 +120,18 @@ static void add(struct adder *adder, float product)
     }
 }
 
-static float convolve_at(const struct job *job, const struct operation *operation,
-                         const struct values *values, int64_t n, int64_t m, struct spot *spot)
-{
-    const struct tensor *x = &job->network.tensor[operation->x];
-    const struct tensor *w = &job->network.tensor[operation->w];
-    int64_t per = w->sizes[1], groups = x->sizes[1] / per, count = taps(operation, x->rank);
-    int64_t first = m / (w->sizes[0] / groups) * per, plane = cells(x);
-    const float *image = values->of[operation->x] + (n * x->sizes[1] + first) * plane;
-    const float *weights = values->of[operation->w] + m * per * count;
-    struct adder adder = {.chunk = job->engine.chunk};
-
-    for (int64_t tap = 0; tap < count; tap++) {
-        int64_t cell;
-
-        unfold(tap, operation->window, x->rank - 2, spot->tap);
-        cell = cell_of(operation, x, spot);
-        for (int64_t c = 0; cell >= 0 && c < per; c++)
-            add(&adder, image[c * plane + cell] * weights[c * count + tap]);
-    }
-    return adder.sum + adder.part;
-}
-
-static void convolve_slowly(const struct job *job, const struct operation *operation,
-                            struct values *values)
-{
-    const struct tensor *y = &job->network.tensor[operation->y];
-    const int64_t elements = tensor_count(y), plane = cells(y);
-    struct spot spot;
-
-    for (int64_t i = 0; i < elements; i++) {
-        unfold(i % plane, y->sizes + 2, y->rank - 2, spot.at);
-        values->of[operation->y][i] = convolve_at(job, operation, values, i / plane / y->sizes[1],
-                                                  i / plane % y->sizes[1], &spot);
-    }
-}
-
-/* Places of one plane of the result that follow each other, under one tap. */
+/* Places of one plane of the result that follow each other, under one tap, of which `full` products
+ * wait to go to the sum. */
 struct run {
     int64_t first, count, cell, tap; /* cell: of the first, the next are `stride` apart */
+    uint32_t full;
 };
 
-/* All of them, tap by tap; at most taps * places. */
-static size_t find_runs(const struct operation *operation, const struct tensor *x,
-                        const struct tensor *y, struct run *runs)
+/* All of them, tap by tap; at most taps * places.  waiting[i] is 0 for each place; under each tap
+ * come `per` products. */
+static size_t find_runs(const struct job *job, const struct operation *operation,
+                        const struct tensor *x, const struct tensor *y, int64_t per,
+                        uint32_t *waiting, struct run *runs)
 {
     const int64_t places = cells(y), count = taps(operation, x->rank);
     const int64_t line = y->sizes[y->rank - 1], stride = operation->stride[x->rank - 3];
@@ -183,12 +151,13 @@ static size_t find_runs(const struct operation *operation, const struct tensor *
                 open = NULL;
             if (cell < 0)
                 continue;
-            if (open == NULL) {
+            if (open == NULL || open->full != waiting[i]) {
                 open = &runs[found++];
-                *open = (struct run){i, 0, cell, tap};
+                *open = (struct run){i, 0, cell, tap, waiting[i]};
             }
             assert(cell == open->cell + open->count * stride);
             open->count++;
+            waiting[i] = (uint32_t)((waiting[i] + per) % job->engine.chunk);
         }
     }
     return found;
@@ -197,8 +166,8 @@ static size_t find_runs(const struct operation *operation, const struct tensor *
 static void add_run(const struct run *run, int64_t stride, const float *image, float weight,
                     float *part)
 {
-    const float *from = image + run->cell;
-    float *to = part + run->first;
+    const float *restrict from = image + run->cell;
+    float *restrict to = part + run->first;
 
     if (stride == 1)
         for (int64_t i = 0; i < run->count; i++)
@@ -208,8 +177,7 @@ static void add_run(const struct run *run, int64_t stride, const float *image, f
             to[i] += from[i * stride] * weight;
 }
 
-/* Adds up as convolve_at() does, a whole plane at a time: `chunk` products are full at the same
- * channel wherever that is asked, or never. */
+/* Adds up as struct adder does, tap by tap and of each the channels, a whole plane at a time. */
 static void convolve_plane(const struct job *job, const struct operation *operation,
                            const struct run *runs, size_t run_count, const float *image,
                            const float *weights, float *part, float *sum)
@@ -219,16 +187,20 @@ static void convolve_plane(const struct job *job, const struct operation *operat
     const int64_t per = w->sizes[1], count = taps(operation, x->rank), plane = cells(x);
     const int64_t stride = operation->stride[x->rank - 3], chunk = job->engine.chunk;
 
-    for (size_t r = 0; r < run_count; r++)
+    for (size_t r = 0; r < run_count; r++) {
+        int64_t full = runs[r].full;
+
         for (int64_t c = 0; c < per; c++) {
             add_run(&runs[r], stride, image + c * plane, weights[c * count + runs[r].tap], part);
-            if (per % chunk != 0 || (c + 1) % chunk != 0)
+            if (++full < chunk)
                 continue;
+            full = 0;
             for (int64_t i = runs[r].first; i < runs[r].first + runs[r].count; i++) {
                 sum[i] += part[i];
                 part[i] = 0;
             }
         }
+    }
 }
 
 static void convolve(const struct job *job, const struct operation *operation,
@@ -238,18 +210,13 @@ static void convolve(const struct job *job, const struct operation *operation,
     const struct tensor *w = &job->network.tensor[operation->w];
     const struct tensor *y = &job->network.tensor[operation->y];
     const int64_t per = w->sizes[1], count = taps(operation, x->rank), places = cells(y);
-    const int64_t groups = x->sizes[1] / per, chunk = job->engine.chunk;
-    struct run *runs;
-    float *part;
-    size_t run_count;
+    const int64_t groups = x->sizes[1] / per;
+    struct run *runs = malloc((size_t)(count * places) * sizeof(*runs));
+    float *part = malloc((size_t)places * sizeof(*part));
+    uint32_t *waiting = calloc((size_t)places, sizeof(*waiting));
+    const size_t run_count = find_runs(job, operation, x, y, per, waiting, runs);
 
-    if (per % chunk != 0 && per * count >= chunk) {
-        convolve_slowly(job, operation, values);
-        return;
-    }
-    runs = malloc((size_t)(count * places) * sizeof(*runs));
-    part = malloc((size_t)places * sizeof(*part));
-    run_count = find_runs(operation, x, y, runs);
+    free(waiting);
     for (int64_t nm = 0; nm < y->sizes[0] * y->sizes[1]; nm++) {
         const int64_t n = nm / y->sizes[1], m = nm % y->sizes[1];
         const int64_t first = m / (w->sizes[0] / groups) * per;

@@ -4,8 +4,10 @@
 #include "device/cuda/kernels/rows.h"
 #include "ops/indexing.h"
 
-/* Beyond so many comparisons a line the host's heap is the better way. */
-#define MOST_COMPARISONS (INT64_C(1) << 28)
+/* A block reads a line about twelve times for each TOPK_SORTED of the best.  Beyond so many
+ * elements read the host's sort is the better way. */
+#define MOST_READ  (INT64_C(1) << 28)
+#define TIMES_READ 12
 
 static int64_t k_of(const struct kernel_call *call)
 {
@@ -21,7 +23,7 @@ static const char *refuse_topk(const struct kernel_call *call)
     const struct shape *in = &call->in[0]->shape;
     int64_t length = in->dims[shape_axis(in, attrs->axis)];
 
-    if (length > TOPK_SORTED && length > MOST_COMPARISONS / (k_of(call) + 1))
+    if (length > TOPK_SORTED && length > MOST_READ / TIMES_READ / (k_of(call) / TOPK_SORTED + 1))
         return "too long a line for so many";
     return refuse_strings(call);
 }

@@ -14,8 +14,8 @@ struct topk {
     int64_t *indices; /* NULL: not wanted */
 };
 
-/* Lines of at most so many elements are sorted in shared memory; of longer ones the best is looked
- * for k times. */
+/* Lines of at most so many elements are sorted in shared memory; of longer ones so many of the best
+ * at a time. */
 enum { TOPK_SORTED = 2048 };
 
 #ifdef __cplusplus
