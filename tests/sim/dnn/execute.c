@@ -203,35 +203,129 @@ static void convolve_plane(const struct job *job, const struct operation *operat
     }
 }
 
+/* The same of all channels of a group side by side: sums are [place][channel], and weights
+ * [tap][channel of the image][channel], so that loops are long however small the plane is. */
+static void convolve_group(const struct job *job, const struct operation *operation,
+                           const struct run *runs, size_t run_count, const float *image,
+                           const float *weights, int64_t channels, float *part, float *sum)
+{
+    const struct tensor *x = &job->network.tensor[operation->x];
+    const int64_t per = job->network.tensor[operation->w].sizes[1], plane = cells(x);
+    const int64_t stride = operation->stride[x->rank - 3], chunk = job->engine.chunk;
+
+    for (size_t r = 0; r < run_count; r++) {
+        const int64_t first = runs[r].first * channels, count = runs[r].count * channels;
+        int64_t full = runs[r].full;
+
+        for (int64_t c = 0; c < per; c++) {
+            const float *restrict weight = weights + (runs[r].tap * per + c) * channels;
+            const float *from = image + c * plane + runs[r].cell;
+
+            for (int64_t i = 0; i < runs[r].count; i++) {
+                float *restrict to = part + first + i * channels;
+                const float value = from[i * stride];
+
+                for (int64_t m = 0; m < channels; m++)
+                    to[m] += value * weight[m];
+            }
+            if (++full < chunk)
+                continue;
+            full = 0;
+            for (int64_t i = first; i < first + count; i++) {
+                sum[i] += part[i];
+                part[i] = 0;
+            }
+        }
+    }
+}
+
+/* What both ways work with, for one operation. */
+struct convolution {
+    const struct job *job;
+    const struct operation *operation;
+    const struct tensor *x, *w, *y;
+    const float *in, *weights;
+    float *out;
+    int64_t per, count, places, groups, channels; /* channels: of a group's result */
+    struct run *runs;
+    size_t run_count;
+};
+
+static void convolve_planes(const struct convolution *c)
+{
+    float *part = malloc((size_t)c->places * sizeof(*part));
+
+    for (int64_t nm = 0; nm < c->y->sizes[0] * c->y->sizes[1]; nm++) {
+        const int64_t n = nm / c->y->sizes[1], m = nm % c->y->sizes[1];
+        float *sum = c->out + nm * c->places;
+
+        memset(part, 0, (size_t)c->places * sizeof(*part));
+        memset(sum, 0, (size_t)c->places * sizeof(*sum));
+        convolve_plane(c->job, c->operation, c->runs, c->run_count,
+                       c->in + (n * c->x->sizes[1] + m / c->channels * c->per) * cells(c->x),
+                       c->weights + m * c->per * c->count, part, sum);
+        for (int64_t i = 0; i < c->places; i++)
+            sum[i] += part[i];
+    }
+    free(part);
+}
+
+static void convolve_groups(const struct convolution *c)
+{
+    const int64_t sums = c->places * c->channels, products = c->per * c->count;
+    float *turned = malloc((size_t)(products * c->channels) * sizeof(*turned));
+    float *part = malloc((size_t)sums * sizeof(*part)), *sum = malloc((size_t)sums * sizeof(*sum));
+
+    for (int64_t g = 0; g < c->groups; g++) {
+        for (int64_t m = 0; m < c->channels; m++)
+            for (int64_t k = 0; k < products; k++)
+                turned[(k % c->count * c->per + k / c->count) * c->channels + m] =
+                    c->weights[(g * c->channels + m) * products + k];
+        for (int64_t n = 0; n < c->y->sizes[0]; n++) {
+            float *out = c->out + (n * c->y->sizes[1] + g * c->channels) * c->places;
+
+            memset(part, 0, (size_t)sums * sizeof(*part));
+            memset(sum, 0, (size_t)sums * sizeof(*sum));
+            convolve_group(c->job, c->operation, c->runs, c->run_count,
+                           c->in + (n * c->x->sizes[1] + g * c->per) * cells(c->x), turned,
+                           c->channels, part, sum);
+            for (int64_t m = 0; m < c->channels; m++)
+                for (int64_t i = 0; i < c->places; i++)
+                    out[m * c->places + i] = sum[i * c->channels + m] + part[i * c->channels + m];
+        }
+    }
+    free(turned);
+    free(part);
+    free(sum);
+}
+
 static void convolve(const struct job *job, const struct operation *operation,
                      struct values *values)
 {
-    const struct tensor *x = &job->network.tensor[operation->x];
-    const struct tensor *w = &job->network.tensor[operation->w];
-    const struct tensor *y = &job->network.tensor[operation->y];
-    const int64_t per = w->sizes[1], count = taps(operation, x->rank), places = cells(y);
-    const int64_t groups = x->sizes[1] / per;
-    struct run *runs = malloc((size_t)(count * places) * sizeof(*runs));
-    float *part = malloc((size_t)places * sizeof(*part));
-    uint32_t *waiting = calloc((size_t)places, sizeof(*waiting));
-    const size_t run_count = find_runs(job, operation, x, y, per, waiting, runs);
+    struct convolution c = {.job = job,
+                            .operation = operation,
+                            .x = &job->network.tensor[operation->x],
+                            .w = &job->network.tensor[operation->w],
+                            .y = &job->network.tensor[operation->y],
+                            .in = values->of[operation->x],
+                            .weights = values->of[operation->w],
+                            .out = values->of[operation->y]};
+    uint32_t *waiting;
 
+    c.per = c.w->sizes[1];
+    c.count = taps(operation, c.x->rank);
+    c.places = cells(c.y);
+    c.groups = c.x->sizes[1] / c.per;
+    c.channels = c.w->sizes[0] / c.groups;
+    c.runs = malloc((size_t)(c.count * c.places) * sizeof(*c.runs));
+    waiting = calloc((size_t)c.places, sizeof(*waiting));
+    c.run_count = find_runs(job, operation, c.x, c.y, c.per, waiting, c.runs);
     free(waiting);
-    for (int64_t nm = 0; nm < y->sizes[0] * y->sizes[1]; nm++) {
-        const int64_t n = nm / y->sizes[1], m = nm % y->sizes[1];
-        const int64_t first = m / (w->sizes[0] / groups) * per;
-        float *sum = values->of[operation->y] + nm * places;
-
-        memset(part, 0, (size_t)places * sizeof(*part));
-        memset(sum, 0, (size_t)places * sizeof(*sum));
-        convolve_plane(job, operation, runs, run_count,
-                       values->of[operation->x] + (n * x->sizes[1] + first) * cells(x),
-                       values->of[operation->w] + m * per * count, part, sum);
-        for (int64_t i = 0; i < places; i++)
-            sum[i] += part[i];
-    }
-    free(runs);
-    free(part);
+    if (c.channels < 8)
+        convolve_planes(&c);
+    else
+        convolve_groups(&c);
+    free(c.runs);
 }
 
 /* Every element of x (dy) is spread over y (dx). */
