@@ -112,6 +112,10 @@ function(sluice_cuda_plugin)
   target_include_directories(sluice-cuda PRIVATE ${root}
                              $<TARGET_PROPERTY:device,INTERFACE_INCLUDE_DIRECTORIES>)
   target_include_directories(sluice-cuda SYSTEM PRIVATE ${SLUICE_CUDA_HOME}/include)
+  if(SLUICE_TESTS) # small pieces, so that there are several
+    set_source_files_properties(${folder}/blas/bytes.c PROPERTIES
+                                COMPILE_DEFINITIONS SLUICE_CHUNK_BYTES=16384)
+  endif()
   # Kernels' host halves call a little of libstdc++; libcudart is found by the system, or beside
   # the toolkit it was built with (LD_LIBRARY_PATH goes first: tests put a simulated one there).
   target_link_libraries(sluice-cuda PRIVATE ${SLUICE_CUDART} ${CMAKE_DL_LIBS} stdc++ m)

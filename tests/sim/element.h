@@ -6,11 +6,20 @@
 #include <stdint.h>
 #include <string.h>
 
-enum element { ELEMENT_NONE, ELEMENT_FLOAT, ELEMENT_HALF, ELEMENT_BFLOAT };
+enum element {
+    ELEMENT_NONE,
+    ELEMENT_FLOAT,
+    ELEMENT_HALF,
+    ELEMENT_BFLOAT,
+    ELEMENT_BYTE, /* int8, int32: whole numbers, which the functions below are not for */
+    ELEMENT_WHOLE
+};
 
 static inline size_t element_bytes(enum element element)
 {
-    return element == ELEMENT_FLOAT ? 4 : 2;
+    if (element == ELEMENT_BYTE)
+        return 1;
+    return element == ELEMENT_FLOAT || element == ELEMENT_WHOLE ? 4 : 2;
 }
 
 static inline float element_from_bits(uint32_t bits)

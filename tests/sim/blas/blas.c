@@ -71,10 +71,14 @@ uint32_t blas_kind(const struct blas_problem *problem)
 uint32_t blas_alignment(const struct blas_problem *p, uint32_t wanted)
 {
     const struct blas_layout *all[] = {p->a, p->b, p->c, p->d};
-    size_t steps = 0, size = element_bytes(p->element);
+    size_t steps = 0, size = element_bytes(p->factors);
 
-    for (size_t i = 0; i < 4; i++)
-        steps |= (size_t)all[i]->ld * size | (all[i]->batch > 1 ? (size_t)all[i]->next * size : 0);
+    for (size_t i = 0; i < 4; i++) {
+        const size_t bytes = element_bytes(i < 2 ? p->factors : p->element);
+
+        steps |=
+            (size_t)all[i]->ld * bytes | (all[i]->batch > 1 ? (size_t)all[i]->next * bytes : 0);
+    }
     while (wanted > size && steps % wanted != 0)
         wanted /= 2;
     return wanted;
@@ -160,6 +164,8 @@ SIM_EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(
     for (size_t i = 0; i < 4; i++)
         if (preference->alignment[i] < alignment)
             alignment = preference->alignment[i];
+    if (problem.factors == ELEMENT_BYTE && alignment < 4)
+        return blas_wrong(__func__, "int8 at addresses that are no multiples of 4");
     algo = choose(&problem, blas_alignment(&problem, alignment));
     if (blas_workspace(&problem, &algo) > preference->workspace)
         algo.id++;
@@ -226,8 +232,9 @@ struct job {
     struct blas_layout a, b, c, d;
     struct blas_algo algo;
     uint64_t m, n, k;
-    enum element element;
+    enum element element, factors;
     float alpha, beta;
+    int32_t whole_alpha, whole_beta; /* of whole numbers */
     const void *a_at, *b_at, *c_at;
     void *d_at;
     void *workspace;
@@ -237,7 +244,8 @@ struct job {
 static void *view(const struct job *job, const struct blas_layout *layout, const void *at,
                   int32_t index, bool write)
 {
-    size_t size = element_bytes(job->element);
+    const bool is_factor = layout == &job->a || layout == &job->b;
+    size_t size = element_bytes(is_factor ? job->factors : job->element);
     size_t elements = (layout->columns - 1) * (size_t)layout->ld + layout->rows;
 
     /* A result with gaps between its columns is written column by column. */
@@ -270,6 +278,37 @@ static float sum_of(const struct job *job, const void *a, const void *b, uint64_
         sum += part;
     }
     return sum;
+}
+
+static uint32_t whole_sum_of(const struct job *job, const int8_t *a, const int8_t *b, uint64_t row,
+                             uint64_t column)
+{
+    uint32_t sum = 0; /* wraps */
+
+    for (uint64_t k = 0; k < job->k; k++)
+        sum += (uint32_t)(a[(int64_t)row * job->a.ld + (int64_t)k] *
+                          b[(int64_t)column * job->b.ld + (int64_t)k]);
+    return sum;
+}
+
+/* Of int8 to int32, A turned. */
+static void multiply_whole(const struct job *job, int32_t index)
+{
+    const int8_t *a = view(job, &job->a, job->a_at, index, false);
+    const int8_t *b = view(job, &job->b, job->b_at, index, false);
+    const uint32_t *c = job->whole_beta != 0 ? view(job, &job->c, job->c_at, index, false) : NULL;
+    uint32_t *d = view(job, &job->d, job->d_at, index, true);
+
+    if (a == NULL || b == NULL || d == NULL || (job->whole_beta != 0 && c == NULL))
+        return;
+    for (uint64_t column = 0; column < job->n; column++)
+        for (uint64_t row = 0; row < job->m; row++) {
+            uint32_t x = (uint32_t)job->whole_alpha * whole_sum_of(job, a, b, row, column);
+
+            if (c != NULL)
+                x += (uint32_t)job->whole_beta * c[column * (uint64_t)job->c.ld + row];
+            d[column * (uint64_t)job->d.ld + row] = x;
+        }
 }
 
 static void multiply(const struct job *job, int32_t index, const void *bias)
@@ -313,8 +352,12 @@ static void run(void *argument)
         if (bias == NULL)
             return;
     }
-    for (int32_t i = 0; i < job->d.batch; i++)
-        multiply(job, i, bias);
+    for (int32_t i = 0; i < job->d.batch; i++) {
+        if (job->factors == ELEMENT_BYTE)
+            multiply_whole(job, i);
+        else
+            multiply(job, i, bias);
+    }
     last_used = number_of(&job->algo);
     if (offered > 0)
         sim_take_time(offered_ms[last_used]);
@@ -371,8 +414,11 @@ SIM_EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmul
                        p.n,
                        p.k,
                        p.element,
+                       p.factors,
                        *(const float *)alpha,
                        *(const float *)beta,
+                       *(const int32_t *)alpha,
+                       *(const int32_t *)beta,
                        a_at,
                        b_at,
                        c_at,

@@ -161,6 +161,10 @@ static enum element element_of(cudaDataType_t type)
         return ELEMENT_HALF;
     case CUDA_R_16BF:
         return ELEMENT_BFLOAT;
+    case CUDA_R_8I:
+        return ELEMENT_BYTE;
+    case CUDA_R_32I:
+        return ELEMENT_WHOLE;
     default:
         return ELEMENT_NONE;
     }
@@ -171,14 +175,48 @@ bool blas_has_bias(const struct blas_problem *problem)
     return (problem->operation->epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
 }
 
+/* What the library demands of products of int8 in plain order, on integer tensor cores: sums and
+ * their scale in 32-bit integers and no epilogue, A turned and B not, m, k and leading dimensions
+ * multiples of four.  NULL: nothing is wrong. */
+static const char *wrong_whole(const struct blas_problem *p)
+{
+    const struct blas_operation *operation = p->operation;
+
+    if (p->factors != ELEMENT_BYTE || p->element != ELEMENT_WHOLE)
+        return "types that do not go together, or are not simulated";
+    if (operation->compute != CUBLAS_COMPUTE_32I)
+        return "a compute type that does not go with the operands";
+    if (operation->scale != CUDA_R_32I || operation->pointers != CUBLASLT_POINTER_MODE_HOST)
+        return "a scale that does not go with the compute type";
+    if (operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+        return "an epilogue behind whole numbers";
+    if (operation->a != CUBLAS_OP_T || operation->b != CUBLAS_OP_N || operation->c != CUBLAS_OP_N)
+        return "int8 in another form than TN";
+    if (p->a->columns % 4 != 0 || p->a->rows % 4 != 0)
+        return "int8 with an m or k that is no multiple of 4";
+    if ((p->a->ld | p->b->ld | p->c->ld | p->d->ld) % 4 != 0)
+        return "int8 with a leading dimension that is no multiple of 4";
+    if (p->d->batch > 1 && (p->a->next | p->b->next | p->d->next) % 4 != 0)
+        return "int8 with matrices of a batch out of line";
+    return NULL;
+}
+
+static bool is_whole(const struct blas_problem *p)
+{
+    return p->factors == ELEMENT_BYTE || p->element == ELEMENT_WHOLE;
+}
+
 /* What is wrong with types and epilogue; NULL: nothing. */
 static const char *wrong_operation(const struct blas_problem *p)
 {
     const struct blas_operation *operation = p->operation;
     bool tf32 = operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
 
-    if (p->element == ELEMENT_NONE || p->a->type != p->b->type || p->c->type != p->d->type ||
-        p->a->type != p->d->type)
+    if (p->element == ELEMENT_NONE || p->a->type != p->b->type || p->c->type != p->d->type)
+        return "types that do not go together, or are not simulated";
+    if (is_whole(p))
+        return wrong_whole(p);
+    if (p->a->type != p->d->type)
         return "types that do not go together, or are not simulated";
     if (operation->compute != CUBLAS_COMPUTE_32F && !(tf32 && p->element == ELEMENT_FLOAT))
         return "a compute type that does not go with the operands";
@@ -234,6 +272,7 @@ cublasStatus_t blas_problem_read(const char *call, cublasLtMatmulDesc_t operatio
         p.b->magic != BLAS_LAYOUT || p.c->magic != BLAS_LAYOUT || p.d->magic != BLAS_LAYOUT)
         return blas_wrong(call, "a descriptor that was never made");
     p.element = element_of(p.d->type);
+    p.factors = element_of(p.a->type);
     wrong = wrong_operation(&p);
     if (wrong == NULL)
         wrong = wrong_sizes(&p);

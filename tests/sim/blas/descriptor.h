@@ -65,8 +65,9 @@ enum {
 struct blas_problem {
     const struct blas_operation *operation;
     const struct blas_layout *a, *b, *c, *d;
-    uint64_t m, n, k; /* of the column-first product */
-    enum element element;
+    uint64_t m, n, k;     /* of the column-first product */
+    enum element element; /* of C and D */
+    enum element factors; /* of A and B */
 };
 
 /* Finds what is wrong with them, as a finding and a status. */

@@ -75,9 +75,9 @@ static size_t round_up(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-static size_t span(const struct lt_problem *p, int64_t next, int64_t one)
+static size_t span(const struct lt_problem *p, enum dtype dtype, int64_t next, int64_t one)
 {
-    return round_up((size_t)(next * (p->batch - 1) + one) * dtype_bytes(p->dtype));
+    return round_up((size_t)(next * (p->batch - 1) + one) * dtype_bytes(dtype));
 }
 
 /* A, B, bias, C and the result, then workspace, behind each other. */
@@ -85,8 +85,9 @@ static bool lay_out(struct bench *bench, const struct lt_trial *trial,
                     struct weights_cache *weights)
 {
     const struct lt_problem *p = &trial->canonical.problem;
-    size_t a = span(p, p->a_next, p->m * p->k), b = span(p, p->b_next, p->k * p->n);
-    size_t bias = span(p, 0, p->n), out = span(p, p->m * p->n, p->m * p->n), workspace = 0, all;
+    size_t a = span(p, p->dtype, p->a_next, p->m * p->k);
+    size_t b = span(p, p->dtype, p->b_next, p->k * p->n), bias = span(p, p->dtype, 0, p->n);
+    size_t out = span(p, lt_result_dtype(p), p->m * p->n, p->m * p->n), workspace = 0, all;
     void *memory = NULL;
 
     for (int i = 0; i < trial->count; i++)

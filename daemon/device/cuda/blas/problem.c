@@ -7,6 +7,7 @@
 
 /* Bytes that an algorithm may ask for: cuBLAS's own advice by generation. */
 enum { WORKSPACE_HOPPER = 32 << 20, WORKSPACE = 4 << 20, HOPPER = 90 };
+enum { MOST_ROWS = 4096 }; /* that a product of bytes is asked for with */
 
 /* ---- from the operator to the problem ---- */
 
@@ -68,6 +69,10 @@ static cudaDataType_t type_of(enum dtype dtype)
         return CUDA_R_16F;
     case DTYPE_BFLOAT16:
         return CUDA_R_16BF;
+    case DTYPE_INT8:
+        return CUDA_R_8I;
+    case DTYPE_INT32:
+        return CUDA_R_32I;
     default:
         return CUDA_R_32F;
     }
@@ -113,12 +118,15 @@ static cublasStatus_t init_layouts(const struct lt *lt, const struct lt_problem 
         status = init_layout(lt, &product->second, p->dtype, p->trans_a ? p->m : p->k,
                              p->trans_a ? p->k : p->m, p->batch, p->a_next);
     if (status == CUBLAS_STATUS_SUCCESS)
-        status = init_layout(lt, &product->result, p->dtype, p->n, p->m, p->batch, p->m * p->n);
+        status = init_layout(lt, &product->result, lt_result_dtype(p), p->n, p->m, p->batch,
+                             p->m * p->n);
     return status;
 }
 
 static cublasComputeType_t compute_type(const struct lt_problem *problem)
 {
+    if (problem->dtype == DTYPE_INT8)
+        return CUBLAS_COMPUTE_32I;
     if (problem->dtype == DTYPE_FLOAT && problem->precision == CUDA_TF32)
         return CUBLAS_COMPUTE_32F_FAST_TF32;
     return CUBLAS_COMPUTE_32F;
@@ -138,8 +146,9 @@ static cublasStatus_t init_operation(const struct lt *lt, const struct lt_proble
     cublasOperation_t first = problem->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = problem->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = epilogue_of(problem);
-    cublasStatus_t status = lt->cublasLtMatmulDescInit_internal(operation, sizeof(*operation),
-                                                                compute_type(problem), CUDA_R_32F);
+    cublasStatus_t status =
+        lt->cublasLtMatmulDescInit_internal(operation, sizeof(*operation), compute_type(problem),
+                                            problem->dtype == DTYPE_INT8 ? CUDA_R_32I : CUDA_R_32F);
 
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
@@ -162,6 +171,12 @@ static struct lt_problem canonical(const struct lt_problem *problem)
 {
     struct lt_problem other = *problem;
 
+    if (problem->dtype == DTYPE_INT8) {
+        for (other.m = LT_ROWS; other.m < problem->m && other.m < MOST_ROWS;)
+            other.m *= 2;
+        other.dimension_0 = other.m;
+        return other;
+    }
     if (problem->at != LT_DIMENSION_0_ELSEWHERE)
         other.dimension_0 = LT_ROWS;
     if (problem->at == LT_DIMENSION_0_M)
@@ -257,13 +272,17 @@ static cublasStatus_t find_fastest(struct lt_product *product, size_t workspace,
     return check_algorithm(product, workspace, LT_ALIGNMENT, &product->algo[0]);
 }
 
-/* algo[1]: for views into other tensors, which are few. */
+/* algo[1]: for views into other tensors, which are few.  Bytes never come so. */
 static cublasStatus_t find_unaligned(struct lt_product *product, size_t workspace)
 {
     const struct lt_problem problem = canonical(&product->problem);
     uint32_t alignment = (uint32_t)dtype_bytes(problem.dtype);
     struct lt_trial trial;
-    cublasStatus_t status = ask_heuristic(product->lt, &problem, workspace, alignment, 1, &trial);
+    cublasStatus_t status;
+
+    if (problem.dtype == DTYPE_INT8)
+        return CUBLAS_STATUS_SUCCESS;
+    status = ask_heuristic(product->lt, &problem, workspace, alignment, 1, &trial);
 
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
@@ -328,8 +347,10 @@ enum status lt_product_run(const struct lt_product *product, const struct lt_ope
                            void *workspace, cudaStream_t stream)
 {
     const struct lt *lt = product->lt;
+    const bool whole = product->problem.dtype == DTYPE_INT8;
     const float alpha = product->problem.alpha;
     const float beta = product->problem.has_c ? product->problem.beta : 0;
+    const int32_t one = 1, zero = 0;
     const void *c = product->problem.has_c ? operands->c : operands->out;
     cublasLtMatmulDescOpaque_t operation;
     cublasStatus_t status = init_operation(lt, &product->problem, operands->bias, &operation);
@@ -337,8 +358,9 @@ enum status lt_product_run(const struct lt_product *product, const struct lt_ope
     if (status != CUBLAS_STATUS_SUCCESS)
         return lt_status(status);
     return lt_status(lt->cublasLtMatmul(
-        lt->handle, &operation, &alpha, operands->b, layout(&product->first), operands->a,
-        layout(&product->second), &beta, c, layout(&product->result), operands->out,
+        lt->handle, &operation, whole ? (const void *)&one : &alpha, operands->b,
+        layout(&product->first), operands->a, layout(&product->second),
+        whole ? (const void *)&zero : &beta, c, layout(&product->result), operands->out,
         layout(&product->result), &product->algo[in_line(operands) ? 0 : 1], workspace,
         product->workspace_bytes, stream));
 }

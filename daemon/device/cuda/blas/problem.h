@@ -11,9 +11,11 @@
  * therefore asked for with dimension 0 of the result taken as LT_ROWS, whatever it is, and only
  * without splitting k over blocks that add up later; the algorithm so found is checked against and
  * used with the real sizes.  An algorithm fixes tile, stages and the order in which k is summed, so
- * a row has the same bits in every batch.  Of several that are offered for aligned addresses the
- * fastest is taken (choose.h), again by those sizes alone.  For addresses that are not aligned to
- * 16 bytes (views into other tensors) a second algorithm stands ready, found in the same way.
+ * a row has the same bits in every batch.  Whole numbers (int8) have the same sums in every order:
+ * there the number of rows is rounded up, so that few sizes are asked for.  Of several that are
+ * offered for aligned addresses the fastest is taken (choose.h), again by those sizes alone.  For
+ * addresses that are not aligned to 16 bytes (views into other tensors) a second algorithm stands
+ * ready, found in the same way.
  */
 #ifndef DEVICE_CUDA_BLAS_PROBLEM_H
 #define DEVICE_CUDA_BLAS_PROBLEM_H
@@ -32,13 +34,18 @@ struct lt_problem {
     bool trans_a, trans_b;  /* stored [k][m], [n][k] */
     int64_t dimension_0;    /* of the result; `m` or `batch` is a multiple of it */
     enum lt_dimension_0 at; /* which */
-    enum dtype dtype;       /* of all operands */
+    enum dtype dtype;       /* of all operands; INT8: of a and b, which are summed to int32 */
     enum cuda_precision precision;
     bool has_bias; /* n elements */
     bool has_c;    /* a matrix like out */
     bool relu;
     float alpha, beta;
 };
+
+static inline enum dtype lt_result_dtype(const struct lt_problem *problem)
+{
+    return problem->dtype == DTYPE_INT8 ? DTYPE_INT32 : problem->dtype;
+}
 
 /* NULL, and sizes, strides and transposes of `out_problem` (the rest is left), or why the library
  * cannot do it. */

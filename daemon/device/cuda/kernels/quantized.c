@@ -1,37 +1,13 @@
 /* QuantizeLinear, DequantizeLinear, DynamicQuantizeLinear, and products of bytes. */
-#include "device/cuda/kernels/quantized.h"
-
 #include <stdlib.h>
 
 #include "device/cuda/kernels/lines.h"
 #include "device/cuda/kernels/lines_plan.h"
 #include "device/cuda/kernels/pointwise.h"
 #include "device/cuda/kernels/product_plan.h"
+#include "device/cuda/kernels/quantized_plan.h"
 #include "device/cuda/kernels/rows.h"
 #include "ops/quantize.h"
-#include "ops/quantized.h"
-
-/* Input `index` as a parameter; addresses are those of a run, NULL where it is left out. */
-static struct quantized_parameter parameter(const struct kernel_call *call,
-                                            const struct kernel_run *run, size_t index)
-{
-    const struct operand *operand = call_input(call, index);
-
-    if (operand == NULL)
-        return (struct quantized_parameter){.data = NULL};
-    return (struct quantized_parameter){.data = run->in[index],
-                                        .dtype = operand->dtype,
-                                        .step = shape_count(&operand->shape) > 1 ? 1 : 0};
-}
-
-static void range_of(enum dtype dtype, double *low, double *high)
-{
-    bool is_signed = dtype == DTYPE_INT8 || dtype == DTYPE_INT16;
-    double values = dtype_bytes(dtype) == 1 ? 256 : 65536;
-
-    *low = is_signed ? -values / 2 : 0;
-    *high = *low + values - 1;
-}
 
 static enum status prepare_quantize(struct kernel_prepare *prepare, struct error *err)
 {
@@ -51,7 +27,7 @@ static enum status prepare_quantize(struct kernel_prepare *prepare, struct error
     quantize->to_integers = call->op == &op_quantize_linear;
     quantize->in_dtype = call->in[0]->dtype;
     quantize->out_dtype = call->out[0]->dtype;
-    range_of(call->out[0]->dtype, &quantize->low, &quantize->high);
+    quantized_range(call->out[0]->dtype, &quantize->low, &quantize->high);
     return STATUS_OK;
 }
 
@@ -62,8 +38,8 @@ static enum status run_quantize(const void *state, const struct kernel_call *cal
 
     quantize.in = run->in[0];
     quantize.out = run->out[0];
-    quantize.scale = parameter(call, run, 1);
-    quantize.zero = parameter(call, run, 2);
+    quantize.scale = quantized_parameter(call, run, 1);
+    quantize.zero = quantized_parameter(call, run, 2);
     quantize.scale.step = quantize.zero.step = 1; /* by place, see quantize.by */
     return cuda_status(cuda_quantize(&quantize, cuda_stream(run)));
 }
@@ -153,62 +129,45 @@ const struct kernel kernel_dynamic_quantize_linear_integers = {
 
 /* ---- products ---- */
 
-/* The forms that passes make for devices with `multiplies_bytes`. */
-static const char *refuse_matrices(const struct kernel_call *call)
+static const char *refuse_product(const struct kernel_call *call)
 {
-    const struct quantized_matmul_attrs *attrs = call->attrs;
+    const struct epilogue *epilogue = quantized_epilogue(call);
+    bool cuts = epilogue->act == ACT_RELU || epilogue->act == ACT_CLIP;
 
-    if (attrs->trans_b || attrs->has_bias)
-        return "a transposed matrix or a bias";
-    return attrs->epilogue.act == ACT_NONE ? NULL : "a fused activation";
+    if (call->in[quantized_places_of(call->op)->w]->layout != LAYOUT_PLAIN)
+        return "computed weights with channels last";
+    return epilogue->has_residual || (epilogue->act != ACT_NONE && !cuts)
+               ? "an epilogue that does more than to cut off"
+               : NULL;
 }
 
-static const char *refuse_conv(const struct kernel_call *call)
-{
-    const struct conv_attrs *attrs = call->attrs;
-
-    return attrs->epilogue.act == ACT_NONE ? NULL : "a fused activation";
-}
-
-static enum status prepare_product(struct kernel_prepare *prepare, size_t b, struct error *err)
+static enum status prepare_matrices(struct kernel_prepare *prepare, struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
+    const struct quantized_matmul_attrs *attrs = call->attrs;
+    size_t b = quantized_places_of(call->op)->w;
     const struct shape *a_shape = &call->in[0]->shape, *b_shape = &call->in[b]->shape;
     struct quantized_product *product;
     struct matmul_geometry geometry;
-    double low, high;
 
-    TRY(matmul_resolve(a_shape, b_shape, false, false, &geometry, err));
+    TRY(matmul_resolve(a_shape, b_shape, false, attrs->trans_b, &geometry, err));
     product = prepare_state(prepare, sizeof(*product), err);
     if (product == NULL)
         return STATUS_NO_MEMORY;
-    product_matrices(&product->product, &geometry, a_shape, b_shape, false, false);
+    product_matrices(&product->product, &geometry, a_shape, b_shape, false, attrs->trans_b);
     product->product.dtype = call->in[0]->dtype;
-    product->product.out_dtype = call->out[0]->dtype;
     product->b_dtype = call->in[b]->dtype;
-    range_of(call->out[0]->dtype, &low, &high);
-    product->low = (float)low;
-    product->high = (float)high;
+    quantized_finish_make(&product->finish, call);
     return STATUS_OK;
 }
 
-static enum status prepare_matmul_integer(struct kernel_prepare *prepare, struct error *err)
-{
-    return prepare_product(prepare, MATMUL_INTEGER_B, err);
-}
-
-static enum status prepare_qlinear_matmul(struct kernel_prepare *prepare, struct error *err)
-{
-    return prepare_product(prepare, QLINEAR_B, err);
-}
-
 /* The weights are the product's a, the input its b. */
-static enum status prepare_conv(struct kernel_prepare *prepare, size_t w, struct error *err)
+static enum status prepare_conv(struct kernel_prepare *prepare, struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
+    size_t w = quantized_places_of(call->op)->w;
     struct quantized_product *product;
     struct conv_geometry geometry;
-    double low, high;
 
     TRY(conv_resolve(call->attrs, &call->in[0]->shape, &call->in[w]->shape, &geometry, err));
     product = prepare_state(prepare, sizeof(*product), err);
@@ -217,32 +176,9 @@ static enum status prepare_conv(struct kernel_prepare *prepare, size_t w, struct
     product_conv(&product->product, &(struct conv_operands){call->in[0], call->in[w], call->out[0]},
                  &geometry, false);
     product->product.dtype = call->in[w]->dtype;
-    product->product.out_dtype = call->out[0]->dtype;
     product->b_dtype = call->in[0]->dtype;
-    range_of(call->out[0]->dtype, &low, &high);
-    product->low = (float)low;
-    product->high = (float)high;
+    quantized_finish_make(&product->finish, call);
     return STATUS_OK;
-}
-
-static enum status prepare_conv_integer(struct kernel_prepare *prepare, struct error *err)
-{
-    return prepare_conv(prepare, CONV_INTEGER_W, err);
-}
-
-static enum status prepare_qlinear_conv(struct kernel_prepare *prepare, struct error *err)
-{
-    return prepare_conv(prepare, QLINEAR_B, err);
-}
-
-static void set_scales(struct quantized_product *product, const struct kernel_call *call,
-                       const struct kernel_run *run, size_t a_scale, size_t b_scale)
-{
-    product->requantizes = 1;
-    product->a_scale = parameter(call, run, a_scale);
-    product->b_scale = parameter(call, run, b_scale);
-    product->y_scale = parameter(call, run, QLINEAR_Y_SCALE);
-    product->y_zero = parameter(call, run, QLINEAR_Y_ZERO);
 }
 
 static enum status launch(struct quantized_product *product, const struct kernel_run *run, size_t a,
@@ -254,60 +190,45 @@ static enum status launch(struct quantized_product *product, const struct kernel
     return cuda_status(cuda_quantized_product(product, cuda_stream(run)));
 }
 
-static enum status run_matmul_integer(const void *state, const struct kernel_call *call,
-                                      const struct kernel_run *run)
+static enum status run_matrices(const void *state, const struct kernel_call *call,
+                                const struct kernel_run *run)
 {
+    const struct quantized_places *places = quantized_places_of(call->op);
     struct quantized_product product = *(const struct quantized_product *)state;
 
-    product.a_zero = parameter(call, run, MATMUL_INTEGER_A_ZERO);
-    product.b_zero = parameter(call, run, MATMUL_INTEGER_B_ZERO);
-    return launch(&product, run, MATMUL_INTEGER_A, MATMUL_INTEGER_B);
+    product.a_zero = quantized_parameter(call, run, places->x_zero);
+    product.b_zero = quantized_parameter(call, run, places->w_zero);
+    quantized_finish_run(&product.finish, call, run);
+    return launch(&product, run, places->x, places->w);
 }
 
-static enum status run_qlinear_matmul(const void *state, const struct kernel_call *call,
-                                      const struct kernel_run *run)
+static enum status run_conv(const void *state, const struct kernel_call *call,
+                            const struct kernel_run *run)
 {
+    const struct quantized_places *places = quantized_places_of(call->op);
     struct quantized_product product = *(const struct quantized_product *)state;
+    struct quantized_finish *finish = &product.finish;
 
-    product.a_zero = parameter(call, run, QLINEAR_A_ZERO);
-    product.b_zero = parameter(call, run, QLINEAR_B_ZERO);
-    set_scales(&product, call, run, QLINEAR_A_SCALE, QLINEAR_B_SCALE);
-    return launch(&product, run, QLINEAR_A, QLINEAR_B);
+    product.a_zero = quantized_parameter(call, run, places->w_zero);
+    product.b_zero = quantized_parameter(call, run, places->x_zero);
+    quantized_finish_run(finish, call, run);
+    finish->column_scale = finish->row_scale; /* the image has one */
+    finish->row_scale = quantized_parameter(call, run, places->w_scale);
+    product.b_zero.step = finish->column_scale.step = 0;
+    return launch(&product, run, places->w, places->x);
 }
 
-static enum status run_conv_integer(const void *state, const struct kernel_call *call,
-                                    const struct kernel_run *run)
-{
-    struct quantized_product product = *(const struct quantized_product *)state;
-
-    product.a_zero = parameter(call, run, CONV_INTEGER_W_ZERO);
-    product.b_zero = parameter(call, run, CONV_INTEGER_X_ZERO);
-    product.b_zero.step = 0;
-    return launch(&product, run, CONV_INTEGER_W, CONV_INTEGER_X);
-}
-
-static enum status run_qlinear_conv(const void *state, const struct kernel_call *call,
-                                    const struct kernel_run *run)
-{
-    struct quantized_product product = *(const struct quantized_product *)state;
-
-    product.a_zero = parameter(call, run, QLINEAR_B_ZERO);
-    product.b_zero = parameter(call, run, QLINEAR_A_ZERO);
-    set_scales(&product, call, run, QLINEAR_B_SCALE, QLINEAR_A_SCALE);
-    product.b_zero.step = product.b_scale.step = 0;
-    product.bias = run_input(call, run, QLINEAR_BIAS);
-    return launch(&product, run, QLINEAR_B, QLINEAR_A);
-}
-
-#define PRODUCT(operator, refusal)                                                                 \
+#define PRODUCT(operator, kind, taken)                                                             \
     const struct kernel kernel_##operator##_integers = {                                           \
         .name = "cuda:integers",                                                                   \
-        .refuses = refusal,                                                                        \
-        .prepare = prepare_##operator,                                                             \
-        .enqueue = run_##operator,                                                                 \
+        .layouts = (taken),                                                                        \
+        .refuses = refuse_product,                                                                \
+        .prepare = prepare_##kind,                                                                 \
+        .enqueue = run_##kind,                                                                     \
         .release = free,                                                                           \
     };
-PRODUCT(matmul_integer, refuse_matrices)
-PRODUCT(qlinear_matmul, refuse_matrices)
-PRODUCT(conv_integer, refuse_conv)
-PRODUCT(qlinear_conv, refuse_conv)
+PRODUCT(matmul_integer, matrices, 0)
+PRODUCT(qlinear_matmul, matrices, 0)
+PRODUCT(matmul_integer_to_float, matrices, 0)
+PRODUCT(conv_integer, conv, 0)
+PRODUCT(qlinear_conv, conv, ANY_LAYOUT)

@@ -1,21 +1,10 @@
 /* Quantising and back, and products of bytes in tiles of 32 x 32 sums. */
 #include <math.h>
 
-#include "device/cuda/kernels/element.cuh"
 #include "device/cuda/kernels/launch.cuh"
 #include "device/cuda/kernels/product.cuh"
-#include "device/cuda/kernels/quantized.h"
+#include "device/cuda/kernels/quantized.cuh"
 #include "device/cuda/kernels/walk.cuh"
-
-__device__ static inline float scale_at(const struct quantized_parameter &p, int64_t i)
-{
-    return (float)element_load<double>(p.dtype, p.data, i * p.step);
-}
-
-__device__ static inline int32_t zero_at(const struct quantized_parameter &p, int64_t i)
-{
-    return p.data == nullptr ? 0 : (int32_t)element_load<int64_t>(p.dtype, p.data, i * p.step);
-}
 
 /* Which scale and zero point element `i` has. */
 __device__ static inline int64_t parameter_of(const struct quantize &q, int64_t i)
@@ -126,22 +115,11 @@ __device__ static inline int32_t number_b(const struct quantized_product &q, int
     return (int32_t)element_load<int64_t>(q.b_dtype, p.b, base + offset) - zero_at(q.b_zero, n);
 }
 
-__device__ static inline void finish(const struct quantized_product &q, int32_t sum,
+__device__ static inline void finish(const struct quantized_product &q, uint32_t sum,
                                      int64_t channel, int64_t n, int64_t out)
 {
-    float scale, value;
-
-    if (!q.requantizes) {
-        ((int32_t *)q.product.out)[out] = sum;
-        return;
-    }
-    if (q.bias != nullptr)
-        sum += q.bias[channel];
-    scale = __fdiv_rn(__fmul_rn(scale_at(q.a_scale, channel), scale_at(q.b_scale, n)),
-                      scale_at(q.y_scale, 0));
-    value = rintf(__fmul_rn((float)sum, scale)) + (float)zero_at(q.y_zero, 0);
-    element_store<int64_t>(q.product.out_dtype, q.product.out, out,
-                           (int64_t)fminf(q.high, fmaxf(q.low, value)));
+    finish_sum(q.finish, sum, channel, n, q.product.kind == PRODUCT_MATRIX ? n : channel,
+               q.product.out, out);
 }
 
 __global__ void __launch_bounds__(SIDE *STEP)
@@ -157,7 +135,7 @@ __global__ void __launch_bounds__(SIDE *STEP)
         const struct bases bases = bases_of(p, t / tiles);
         const int64_t m = t % tiles / column_tiles * SIDE, n = t % tiles % column_tiles * SIDE;
         int32_t place[WINDOW_AXES] = {0, 0, 0};
-        int32_t sums[ROWS] = {0, 0, 0, 0};
+        uint32_t sums[ROWS] = {0, 0, 0, 0};
 
         if (p.kind != PRODUCT_MATRIX)
             spread(p.window.out, (uint32_t)(n + x), place);
@@ -170,7 +148,7 @@ __global__ void __launch_bounds__(SIDE *STEP)
             for (int d = 0; d < DEPTH; d++)
 #pragma unroll
                 for (int i = 0; i < ROWS; i++)
-                    sums[i] += a[d][y + i * STEP] * b[d][x];
+                    sums[i] += (uint32_t)(a[d][y + i * STEP] * b[d][x]);
             __syncthreads();
         }
 #pragma unroll
@@ -184,6 +162,30 @@ __global__ void __launch_bounds__(SIDE *STEP)
     }
 }
 
+/* One thread a result where a tile would have few rows: depthwise convolutions, vectors. */
+enum { THIN_ROWS = 4 };
+
+__global__ void __launch_bounds__(BLOCK_THREADS)
+    quantized_thin_kernel(const __grid_constant__ struct quantized_product q)
+{
+    const struct product &p = q.product;
+    const int64_t results = p.m * p.n;
+
+    for (GRID_STRIDE(i, p.batch.count * results)) {
+        const struct bases bases = bases_of(p, i / results);
+        const int64_t m = i % results / p.n, n = i % results % p.n;
+        int32_t place[WINDOW_AXES] = {0, 0, 0};
+        uint32_t sum = 0;
+
+        if (p.kind != PRODUCT_MATRIX)
+            spread(p.window.out, (uint32_t)n, place);
+        for (int64_t k = 0; k < p.k; k++)
+            sum += (uint32_t)(number_a(q, bases.a, bases.bias, m, k) *
+                              number_b(q, bases.b, k, n, place));
+        finish(q, sum, bases.bias + m, n, bases.out + m * p.out_m + n * p.out_n);
+    }
+}
+
 extern "C" cudaError_t cuda_quantized_product(const struct quantized_product *product,
                                               cudaStream_t stream)
 {
@@ -192,6 +194,11 @@ extern "C" cudaError_t cuda_quantized_product(const struct quantized_product *pr
 
     if (tiles == 0)
         return cudaSuccess;
+    if (p->m <= THIN_ROWS) {
+        quantized_thin_kernel<<<grid_for(p->batch.count * p->m * p->n), BLOCK_THREADS, 0, stream>>>(
+            *product);
+        return cudaGetLastError();
+    }
     quantized_kernel<<<grid_of(tiles), dim3(SIDE, STEP), 0, stream>>>(*product);
     return cudaGetLastError();
 }

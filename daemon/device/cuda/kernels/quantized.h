@@ -37,15 +37,31 @@ struct quantize_range {
     uint8_t *zero;
 };
 
-/* A product of bytes.  `zero`s are subtracted before, `scale`s go by row (or channel) and column.
- * product.bias is the number of a channel of the first row, product.out_dtype INT32 or bytes. */
+enum quantized_result {
+    QUANTIZED_SUMS,  /* int32 */
+    QUANTIZED_BYTES, /* saturate(round((sum + bias) * scale) + zero), scale = row * column / y */
+    QUANTIZED_FLOATS /* sum * scale + shift, rounded twice */
+};
+
+/* What becomes of a sum of products.  Numbers of which there is one a column or one a row. */
+struct quantized_finish {
+    uint32_t result; /* enum quantized_result */
+    uint32_t out_dtype;
+    uint32_t act; /* enum activation: none, or one that cuts off what becomes bytes */
+    float act_a, act_b;
+    float low, high; /* of the bytes' type */
+    struct quantized_parameter row_scale, column_scale, y_scale, y_zero;
+    const int32_t *bias; /* where the caller says; NULL: none */
+    const float *shift;  /* alike */
+};
+
+/* A product of bytes.  `zero`s are subtracted before.  product.bias_batch is the number of a
+ * channel of the first row, and bias goes by it for convolutions, by columns for matrices. */
 struct quantized_product {
     struct product product;
     uint32_t b_dtype; /* product.dtype is that of a */
-    uint32_t requantizes;
-    struct quantized_parameter a_zero, b_zero, a_scale, b_scale, y_scale, y_zero;
-    const int32_t *bias; /* by channel; NULL: none */
-    float low, high;
+    struct quantized_parameter a_zero, b_zero;
+    struct quantized_finish finish;
 };
 
 #ifdef __cplusplus

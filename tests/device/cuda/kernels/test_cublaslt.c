@@ -1,6 +1,6 @@
 /* Products on the simulated device go through the simulated cuBLASLt, whatever lies around them,
  * and its failures are theirs. */
-#include "ops/matmul.h"
+#include "ops/quantized.h"
 #include "support/cpu_cases.h"
 
 #include "sim_library.h"
@@ -177,6 +177,132 @@ static void where_trying_fails_the_first_one_stays_for_good(void **state)
     offer(0, NULL);
 }
 
+/* ---- bytes ---- */
+
+static int64_t of_parameter(const struct test_array *array, int64_t column)
+{
+    return (int64_t)array->values[shape_count(&array->shape) > 1 ? column : 0];
+}
+
+static void whole_sums(const struct op_test *test, const struct test_array *in,
+                       struct test_array *out)
+{
+    const struct quantized_matmul_attrs *attrs = test->attrs;
+    struct matmul_geometry g;
+
+    assert_int_equal(matmul_resolve(&in[0].shape, &in[1].shape, false, attrs->trans_b, &g, NULL),
+                     STATUS_OK);
+    for (int64_t i = 0; i < g.batches * g.m * g.n; i++) {
+        const int64_t column = i % g.n;
+        const double *a = in[0].values + i / g.n * g.k;
+
+        out->values[i] = 0;
+        for (int64_t k = 0; k < g.k; k++)
+            out->values[i] += (a[k] - (double)of_parameter(&in[2], 0)) *
+                              (in[1].values[attrs->trans_b ? column * g.k + k : k * g.n + column] -
+                               (double)of_parameter(&in[3], column));
+    }
+}
+
+static struct op_input bytes_of(enum dtype dtype, struct shape shape, bool constant)
+{
+    return (struct op_input){.dtype = dtype,
+                             .shape = shape,
+                             .low = dtype == DTYPE_INT8 ? -128 : 0,
+                             .high = dtype == DTYPE_INT8 ? 128 : 256,
+                             .constant = constant};
+}
+
+/* rows x k times k x n, with a zero point for all of B or one for each column. */
+static void multiply_bytes(enum dtype a, enum dtype b, const int64_t size[3], bool trans_b,
+                           bool many_zeros, bool constant)
+{
+    struct quantized_matmul_attrs attrs = {.trans_b = trans_b};
+    struct op_test test = {
+        .op = "MatMulInteger", .attrs = &attrs, .inputs = 4, .reference = whole_sums, .rows = true};
+
+    test.in[0] = bytes_of(a, (struct shape)SHAPE(size[0], size[1]), false);
+    test.in[1] = bytes_of(
+        b, trans_b ? (struct shape)SHAPE(size[2], size[1]) : (struct shape)SHAPE(size[1], size[2]),
+        constant);
+    test.in[2] = bytes_of(a, (struct shape)SHAPE_SCALAR, false);
+    test.in[3] = many_zeros ? bytes_of(b, (struct shape)SHAPE(size[2]), constant)
+                            : (struct op_input){.dtype = b,
+                                                .shape = SHAPE_SCALAR,
+                                                .values = (double[]){b == DTYPE_INT8 ? 0 : 128},
+                                                .constant = constant};
+    op_test_run(tester, &test);
+}
+
+/* Sizes beside the groups of 16 that the library wants, and many rows, which go in pieces. */
+static void the_library_multiplies_bytes_of_both_kinds_and_all_sizes(void **state)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1},   {3, 16, 16},   {5, 17, 15}, {9, 64, 33},
+                                       {300, 3, 7}, {700, 32, 20}, {40, 5, 700}};
+
+    (void)state;
+    for (int code = 0; code < 7 * 16; code++) {
+        unsigned long before = count_calls("cublasLtMatmul");
+
+        multiply_bytes(code & 1 ? DTYPE_INT8 : DTYPE_UINT8, code & 2 ? DTYPE_INT8 : DTYPE_UINT8,
+                       sizes[code / 16], (code & 4) != 0, (code & 8) != 0, true);
+        assert_true(count_calls("cublasLtMatmul") > before);
+    }
+}
+
+static void many_rows_of_bytes_go_in_pieces(void **state)
+{
+    static const int64_t few[] = {64, 32, 20}, many[] = {640, 32, 20};
+    unsigned long before = count_calls("cublasLtMatmul"), once;
+
+    (void)state;
+    multiply_bytes(DTYPE_INT8, DTYPE_INT8, few, false, false, true);
+    once = count_calls("cublasLtMatmul") - before;
+    before += once;
+    multiply_bytes(DTYPE_INT8, DTYPE_INT8, many, false, false, true);
+    assert_true(count_calls("cublasLtMatmul") - before > 3 * once);
+}
+
+static void rows_of_bytes_that_lie_in_line_are_not_laid(void **state)
+{
+    static const int64_t in_line[] = {8, 48, 20}, beside[] = {8, 49, 20};
+    unsigned long launches[3], start = count_calls("cudaLaunchKernel");
+
+    (void)state;
+    multiply_bytes(DTYPE_INT8, DTYPE_INT8, in_line, false, false, true);
+    launches[0] = count_calls("cudaLaunchKernel") - start;
+    start += launches[0];
+    multiply_bytes(DTYPE_INT8, DTYPE_INT8, beside, false, false, true);
+    launches[1] = count_calls("cudaLaunchKernel") - start;
+    start += launches[1];
+    multiply_bytes(DTYPE_UINT8, DTYPE_INT8, in_line, false, false, true);
+    launches[2] = count_calls("cudaLaunchKernel") - start;
+    assert_true(launches[0] < launches[1]);
+    assert_int_equal(launches[1], launches[2]);
+}
+
+static void weights_that_are_computed_go_to_the_own_integer_kernel(void **state)
+{
+    static const int64_t size[] = {5, 24, 9};
+    unsigned long before = count_calls("cublasLtMatmul");
+
+    (void)state;
+    multiply_bytes(DTYPE_INT8, DTYPE_INT8, size, false, false, false);
+    assert_int_equal(count_calls("cublasLtMatmul"), before);
+}
+
+static void bytes_that_the_library_has_no_algorithm_for_go_to_the_own_integer_kernel(void **state)
+{
+    enum { NOT_SUPPORTED = 15 };
+    static const int64_t size[] = {5, 24, 9};
+    unsigned long before = count_calls("cublasLtMatmul");
+
+    (void)state;
+    fail_call("cublasLtMatmulAlgoGetHeuristic", 1, NOT_SUPPORTED);
+    multiply_bytes(DTYPE_INT8, DTYPE_INT8, size, false, false, true);
+    assert_int_equal(count_calls("cublasLtMatmul"), before);
+}
+
 static void nothing_was_found_wrong_with_any_call(void **state)
 {
     (void)state;
@@ -195,6 +321,11 @@ int main(void)
         cmocka_unit_test(a_problem_is_timed_once_and_rows_keep_their_bits_in_every_batch),
         cmocka_unit_test(no_more_are_tried_when_the_time_for_it_is_spent),
         cmocka_unit_test(where_trying_fails_the_first_one_stays_for_good),
+        cmocka_unit_test(the_library_multiplies_bytes_of_both_kinds_and_all_sizes),
+        cmocka_unit_test(many_rows_of_bytes_go_in_pieces),
+        cmocka_unit_test(rows_of_bytes_that_lie_in_line_are_not_laid),
+        cmocka_unit_test(weights_that_are_computed_go_to_the_own_integer_kernel),
+        cmocka_unit_test(bytes_that_the_library_has_no_algorithm_for_go_to_the_own_integer_kernel),
         cmocka_unit_test(nothing_was_found_wrong_with_any_call),
     };
 

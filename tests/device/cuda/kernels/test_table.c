@@ -6,19 +6,14 @@
 #include "support/unit.h"
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and
- * what a plan knows without computing it.  Bytes are not multiplied there.
+ * what a plan knows without computing it.  Weights of float products are floats there.
  */
-static const char *const left_to_host[] = {"byte_table",
-                                           "constant",
+static const char *const left_to_host[] = {"constant",
                                            "dynamic_quantize_lstm",
                                            "linear_classifier",
                                            "linear_regressor",
                                            "matmul_bytes",
-                                           "matmul_integer_to_float",
                                            "normalizer",
-                                           "qlinear_add",
-                                           "qlinear_global_average_pool",
-                                           "qlinear_mul",
                                            "scaler",
                                            "shape",
                                            "size",
