@@ -46,9 +46,9 @@ enum status device_check_precision(const char *name, const char *precision, stru
 {
     static const struct {
         const char *name;
-        bool on_cpu, on_cuda;
-    } known[] = {{"default", true, true}, {"strict", true, true}, {"tf32", false, true},
-                 {"fp16", false, true},   {"bf16", false, true},  {"int8", false, false}};
+        bool on_cpu;
+    } known[] = {{"default", true}, {"strict", true}, {"tf32", false},
+                 {"fp16", false},   {"bf16", false},  {"int8", true}};
     bool on_cpu = strcmp(name, "cpu") == 0;
     size_t i = 0;
 
@@ -58,17 +58,12 @@ enum status device_check_precision(const char *name, const char *precision, stru
         i++;
     if (i == sizeof(known) / sizeof(known[0]))
         return error_set(err, STATUS_INVALID,
-                         "precision '%s' is unknown; allowed are default, strict, tf32, fp16 and "
-                         "bf16",
+                         "precision '%s' is unknown; allowed are default, strict, tf32, fp16, bf16 "
+                         "and int8",
                          precision);
     if (on_cpu && !known[i].on_cpu)
         return error_set(err, STATUS_INVALID,
-                         "precision '%s' is not for the CPU; allowed are default and strict",
-                         precision);
-    if (!known[i].on_cuda)
-        return error_set(err, STATUS_UNSUPPORTED,
-                         "precision '%s' cannot be forced on a model: models that are quantised "
-                         "themselves run in it; allowed are default, strict, tf32, fp16 and bf16",
+                         "precision '%s' is not for the CPU; allowed are default, strict and int8",
                          precision);
     return STATUS_OK;
 }

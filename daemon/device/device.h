@@ -22,7 +22,7 @@ struct device_config {
     const char *name;      /* "cpu", "null", "cuda:0", "auto" */
     unsigned lanes;        /* ≥ 1 */
     unsigned threads;      /* compute threads over all lanes; 0: the machine's cores */
-    const char *precision; /* "strict", "tf32", "fp16", … ; the CPU knows "strict" and "default" */
+    const char *precision; /* "strict", "tf32", … ; the CPU knows "strict", "default" and "int8" */
     const char *cache_folder; /* where what is compiled at run time is kept; NULL: nowhere */
 };
 
@@ -111,13 +111,15 @@ struct device {
     struct mem_source *faulty; /* around the device's own, for tests; NULL: none */
     enum dtype narrow;     /* wants float32 products in this 16-bit type; DTYPE_NONE: as they are */
     bool multiplies_bytes; /* has kernels for quantised operators: models become such steps */
+    bool weighs_bytes;     /* … and for float products whose weights stay bytes */
+    bool demands_bytes;    /* was opened for quantised models alone (Precision=int8) */
     bool fuses_chains;     /* wants element-wise operators in a row as one step (ops/chain.h) */
     bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
     bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */
     unsigned view_alignment; /* bytes: what lies inside of another value begins at a multiple of
                               * them, or is copied; 0: anywhere */
-    bool lays_narrow_last;   /* its kernels take 16-bit floats channels last (LAYOUT_NHWC), too */
+    bool lays_narrow_last;   /* its kernels take 16-bit floats and bytes channels last, too */
     unsigned channel_block;  /* channels a block in LAYOUT_BLOCKED: 8 or 16; 0: does not know it */
     unsigned lanes;
     unsigned threads_per_lane;

@@ -235,6 +235,10 @@ enum status program_plan(struct network *network, struct program *program,
  * (network_strip() then). */
 MUST_CHECK enum status network_adopt(struct network *network, struct graph *graph,
                                      struct error *err);
+/* quantised.c: STATUS_UNSUPPORTED when the device demands products of bytes and the model, behind
+ * its passes, has products with weights and none of bytes. */
+MUST_CHECK enum status network_check_quantised(const struct network *network,
+                                               const struct graph *graph, struct error *err);
 void programs_destroy(struct program *program); /* and those behind it; NULL is fine */
 
 /* ---- held.c ---- */

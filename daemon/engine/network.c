@@ -61,7 +61,8 @@ static enum status run_model_passes(struct network *network, struct error *err)
     const struct pass_context context = {.fold = network->folder != NULL ? folder_fold_model : NULL,
                                          .fold_arg = network->folder,
                                          .narrow = network->device->narrow,
-                                         .multiplies_bytes = network->device->multiplies_bytes};
+                                         .multiplies_bytes = network->device->multiplies_bytes,
+                                         .weighs_bytes = network->device->weighs_bytes};
 
     return pass_run_all(network->programs->graph, PASS_MODEL, &context, err);
 }
@@ -93,6 +94,7 @@ enum status network_adopt(struct network *network, struct graph *graph, struct e
     if (status != STATUS_OK && status != STATUS_NOT_FOUND) /* no CPU device: nothing is folded */
         return status;
     TRY(run_model_passes(network, err));
+    TRY(network_check_quantised(network, graph, err));
     TRY(check_kernels(network, graph, err));
     network->has_settled = false;
     if (held_list(network) != STATUS_OK)

@@ -6,14 +6,15 @@
 
 #include "engine/internal.h"
 
-/* Floats and bytes of numbers on devices with blocks, 16-bit floats where they lie channels last.
- */
+/* Floats and bytes of numbers on devices with blocks, 16-bit floats and bytes where they lie
+ * channels last. */
 static bool dtype_has_layouts(const struct device *device, enum dtype dtype)
 {
+    if (dtype == DTYPE_INT8 || dtype == DTYPE_UINT8)
+        return device->channel_block > 0 || device->lays_narrow_last;
     if (dtype == DTYPE_FLOAT16 || dtype == DTYPE_BFLOAT16)
         return device->lays_narrow_last;
-    return device->channel_block > 0 &&
-           (dtype == DTYPE_FLOAT || dtype == DTYPE_INT8 || dtype == DTYPE_UINT8);
+    return device->channel_block > 0 && dtype == DTYPE_FLOAT;
 }
 
 bool value_is_blockable(const struct making *making, const struct value *value)

@@ -27,6 +27,7 @@ struct pass_context {
     size_t fold_limit_bytes; /* never fold what would grow beyond this; 0: no limit */
     enum dtype narrow; /* float32 products become this 16-bit type (narrow.h); DTYPE_NONE: not */
     bool multiplies_bytes; /* the device has kernels for quantised operators */
+    bool weighs_bytes;     /* … and for float products whose weights stay bytes */
     bool fuses_chains;     /* the device takes element-wise operators in a row as one step */
     bool fuses_attention;  /* … and the products, masks and Softmax of attention in float32 */
     pass_attention_fn takes_attention; /* … in other types; NULL: in none */

@@ -202,7 +202,7 @@ static enum status run(struct graph *graph, const struct pass_context *context, 
 {
     struct list *link = graph->nodes.next;
 
-    while (context->multiplies_bytes && link != &graph->nodes) {
+    while (context->weighs_bytes && link != &graph->nodes) {
         struct node *node = CONTAINER_OF(link, struct node, link);
         enum status status = STATUS_OK;
 

@@ -9,7 +9,8 @@
 static inline void run_byte_pass(struct graph *graph, const struct pass *pass,
                                  bool multiplies_bytes, struct value *x, struct value *y)
 {
-    const struct pass_context context = {.multiplies_bytes = multiplies_bytes};
+    const struct pass_context context = {.multiplies_bytes = multiplies_bytes,
+                                         .weighs_bytes = multiplies_bytes};
     struct error err;
 
     make_borders(graph, x, y);
@@ -20,7 +21,7 @@ static inline void run_byte_pass(struct graph *graph, const struct pass *pass,
 
 static inline enum status run_all_on_a_clone(void *arg)
 {
-    const struct pass_context context = {.multiplies_bytes = true};
+    const struct pass_context context = {.multiplies_bytes = true, .weighs_bytes = true};
     struct graph *copy = graph_clone(arg);
     enum status status;
     struct error err;

@@ -353,8 +353,7 @@ class ProcessTest(unittest.TestCase):
     def test_check_config_refuses_a_precision_that_the_device_has_not(self):
         no_driver = not os.path.exists("/dev/nvidiactl") and not os.path.exists("/dev/dxg")
         refused = [("cpu", "tf32", "precision 'tf32' is not for the CPU"),
-                   ("cuda", "int8", "precision 'int8' cannot be forced on a model"),
-                   ("cuda:1", "int8", "precision 'int8' cannot be forced on a model")]
+                   ("cpu", "bf16", "allowed are default, strict and int8")]
         if no_driver:  # auto is the CPU then
             refused.append(("auto", "fp16", "precision 'fp16' is not for the CPU"))
         for device, precision, why in refused:
@@ -362,7 +361,8 @@ class ProcessTest(unittest.TestCase):
                                  f"Device.Precision={precision}")
             self.assertEqual(done.returncode, 78, (device, precision))
             self.assertIn(why, done.stderr)
-        for device, precision in (("cpu", "default"), ("cuda", "tf32"), ("cuda:0", "bf16")):
+        for device, precision in (("cpu", "default"), ("cpu", "int8"), ("cuda", "tf32"), ("cuda:0", "bf16"),
+                                  ("cuda:1", "int8"), ("auto", "int8")):
             done = self.run_once("--check-config", "--set", f"Device.Device={device}", "--set",
                                  f"Device.Precision={precision}")
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""), (device, precision))

@@ -178,11 +178,13 @@ static enum status open_cpu(const struct device_config *config, struct device **
     if (cpu == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for the CPU device");
     cpu->isa = isa;
-    cpu->strict = strcmp(precision, "strict") == 0;
+    cpu->device.demands_bytes = strcmp(precision, "int8") == 0;
+    cpu->strict = strcmp(precision, "strict") == 0 || cpu->device.demands_bytes;
     read_model(cpu->model, sizeof(cpu->model));
     cpu->device.ops = &device_cpu_ops;
     cpu->device.memory = host_source();
     cpu->device.multiplies_bytes = true;
+    cpu->device.weighs_bytes = true;
     cpu->device.channel_block = isa == CPU_AVX512 ? 16 : 8;
     cpu->device.fuses_attention = true;
     cpu->device.fuses_preludes = isa != CPU_BASELINE; /* what direct.c needs */

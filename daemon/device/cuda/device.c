@@ -109,7 +109,7 @@ static const struct precision {
 } precisions[] = {
     {"strict", CUDA_STRICT, DTYPE_NONE, 0},    {"default", CUDA_STRICT, DTYPE_NONE, 0},
     {"tf32", CUDA_TF32, DTYPE_NONE, 80},       {"fp16", CUDA_STRICT, DTYPE_FLOAT16, 0},
-    {"bf16", CUDA_STRICT, DTYPE_BFLOAT16, 80},
+    {"bf16", CUDA_STRICT, DTYPE_BFLOAT16, 80}, {"int8", CUDA_STRICT, DTYPE_NONE, 0},
 };
 
 static enum status find_precision(const char *name, const struct precision **out_precision,
@@ -136,6 +136,7 @@ static enum status set_precision(struct cuda_device *cuda, const struct precisio
                          cuda->name, cuda->capability / 10, cuda->capability % 10);
     cuda->precision = precision->precision;
     cuda->device.narrow = precision->narrow;
+    cuda->device.demands_bytes = strcmp(precision->name, "int8") == 0;
     return STATUS_OK;
 }
 
@@ -186,6 +187,7 @@ static enum status fill(struct cuda_device *cuda, const struct device_config *co
     is_known = is_known && cuda_device_used(cuda->bus, &after) && after > before;
     TRY(cuda_source_create(cuda->ordinal, cuda->bus, &cuda->source, err));
     cuda->device.memory = cuda->source;
+    cuda->device.multiplies_bytes = true;
     cuda->device.fuses_chains = true;
     cuda->device.fuses_narrow = true;
     cuda->device.lays_narrow_last = true;

@@ -67,10 +67,9 @@ static void auto_falls_back_to_the_cpu_and_cuda_does_not(void **state)
 
 static void each_precision_opens_or_is_refused_by_name(void **state)
 {
-    static const char *const known[] = {"strict", "default", "tf32", "fp16", "bf16"};
+    static const char *const known[] = {"strict", "default", "tf32", "fp16", "bf16", "int8"};
 
     (void)state;
-    expect("cuda", "int8", STATUS_UNSUPPORTED, "'int8'");
     expect("cuda", "fp8", STATUS_INVALID, "'fp8'");
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         struct device *device;
