@@ -37,6 +37,7 @@ static enum status open_lane(struct batcher *batcher, unsigned index)
     lane->until_us = CLOCK_NEVER;
     arena_init(&lane->scratch);
     TRY(batcher->device->ops->lane_open(batcher->device, index, &lane->device_lane));
+    lane->device_lane->host_pool = batcher->host_pool;
     TRY(open_arena(batcher, MEM_ACTIVATION, index, &lane->arena));
     return open_arena(batcher, MEM_IO, index, &lane->io);
 }

@@ -406,6 +406,7 @@ static enum status run_once(struct lane *lane, struct batch *batch, struct error
         status = slice_all(lane, batch);
     if (status != STATUS_OK && !lane->batcher->device->ops->host_memory)
         (void)lane->device_lane->device->ops->lane_wait(lane->device_lane); /* copies of inputs */
+    device_lane_give_host_memory(lane->device_lane);
     if (batch->io_bytes > 0)
         lane_arena_end(lane->io);
     batch->sliced_ns = clock_now_ns();

@@ -10,6 +10,7 @@
 #define LOG_COMPONENT "device"
 #include "device/faulty_source.h"
 #include "device/plugin.h"
+#include "memory/host_pool.h"
 #include "observe/log.h"
 
 enum { MAX_DEVICES = 8, HOST_UNIT_BYTES = 1 << 20 };
@@ -195,13 +196,34 @@ enum status device_lane_open_host(struct device_lane *lane)
     return host == NULL ? STATUS_OK : host->ops->lane_open(host, lane->index, &lane->host);
 }
 
-static void give_host_memory(struct device_lane *lane)
+/* Page-locked memory of the system's own, uncounted. */
+static enum status map_host_memory(struct device *device, size_t bytes, void **out_base)
+{
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (base == MAP_FAILED)
+        return STATUS_NO_MEMORY;
+    if (device->ops->pin != NULL)
+        (void)device->ops->pin(device, base, bytes);
+    *out_base = base;
+    return STATUS_OK;
+}
+
+static void unmap_host_memory(struct device *device, void *base, size_t bytes)
+{
+    if (device->ops->unpin != NULL)
+        device->ops->unpin(device, base);
+    munmap(base, bytes);
+}
+
+void device_lane_give_host_memory(struct device_lane *lane)
 {
     if (lane->host_memory == NULL)
         return;
-    if (lane->device->ops->unpin != NULL)
-        lane->device->ops->unpin(lane->device, lane->host_memory);
-    munmap(lane->host_memory, lane->host_bytes);
+    if (lane->host_pool != NULL)
+        host_pool_give(lane->host_pool, lane->host_memory, lane->host_bytes);
+    else
+        unmap_host_memory(lane->device, lane->host_memory, lane->host_bytes);
     lane->host_memory = NULL;
     lane->host_bytes = 0;
 }
@@ -212,12 +234,9 @@ enum status device_lane_host_memory(struct device_lane *lane, size_t bytes, void
     void *base;
 
     if (room > lane->host_bytes) {
-        give_host_memory(lane);
-        base = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (base == MAP_FAILED)
-            return STATUS_NO_MEMORY;
-        if (lane->device->ops->pin != NULL)
-            (void)lane->device->ops->pin(lane->device, base, room);
+        device_lane_give_host_memory(lane);
+        TRY(lane->host_pool != NULL ? host_pool_take(lane->host_pool, room, &base)
+                                    : map_host_memory(lane->device, room, &base));
         lane->host_memory = base;
         lane->host_bytes = room;
     }
@@ -227,7 +246,7 @@ enum status device_lane_host_memory(struct device_lane *lane, size_t bytes, void
 
 void device_lane_close_host(struct device_lane *lane)
 {
-    give_host_memory(lane);
+    device_lane_give_host_memory(lane);
     if (lane->host != NULL)
         lane->host->device->ops->lane_close(lane->host);
     lane->host = NULL;

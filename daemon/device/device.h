@@ -14,6 +14,7 @@
 struct op_def; /* ops/op.h */
 struct device;
 struct device_recording;
+struct host_pool;
 struct device_lane; /* a place where one batch at a time runs: CPU threads, a CUDA stream */
 struct kernel;
 struct attention_attrs;
@@ -138,6 +139,9 @@ struct device_lane {
     struct device_lane *host; /* of device->host, opened by device_lane_open_host(); else NULL */
     void *host_memory;        /* see device_lane_host_memory() */
     size_t host_bytes;
+    /* What that is taken from and counted in, whose pins are the device's; borrowed.  NULL: the
+     * system.  Set by who opened the lane, before its first run. */
+    struct host_pool *host_pool;
 };
 
 /* Rows: the devices a program was linked with, given by main to device_register(). */
@@ -153,10 +157,12 @@ void device_give_back(struct device *device);
 /* For lane_open() and lane_close() of devices without host_memory. */
 MUST_CHECK enum status device_lane_open_host(struct device_lane *lane);
 void device_lane_close_host(struct device_lane *lane);
-/* At least `bytes` of page-locked host memory that goes with the lane, for what runs on the host; a
- * call that asks for more than the ones before gets other memory, and nothing may use the former.
- * Threads: the lane's. */
+/* At least `bytes` of page-locked host memory, the lane's until it is given back, for what runs on
+ * the host; a call that asks for more than the ones before gets other memory, and nothing may use
+ * the former.  STATUS_NO_MEMORY: the lane has none.  Threads: the lane's. */
 MUST_CHECK enum status device_lane_host_memory(struct device_lane *lane, size_t bytes,
                                                void **out_base);
+/* Gives it back: all that the lane was given to do is done.  None is fine. */
+void device_lane_give_host_memory(struct device_lane *lane);
 
 #endif

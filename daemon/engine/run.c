@@ -193,7 +193,8 @@ static enum status enter_host(struct running *running, const struct plan *plan, 
         return STATUS_OK;
     if (device_lane_host_memory(running->run->lane, plan->host_bytes, &base) != STATUS_OK)
         return error_set(running->err, STATUS_NO_MEMORY,
-                         "steps on the host need %llu bytes of host memory, more than are free",
+                         "steps on the host need %llu bytes of host memory, more than are free "
+                         "(HostLimit=)",
                          (unsigned long long)plan->host_bytes);
     *out_base = base;
     return STATUS_OK;

@@ -1,6 +1,7 @@
 /* Plans on a device whose memory is not the host's: steps on the host, copies, constants, cuts and
  * recordings. */
 #include "engine/rig.h"
+#include "memory/host_pool.h"
 #include "support/far_device.h"
 
 #include <math.h>
@@ -45,7 +46,8 @@ static void *place(void *arg, size_t output, const struct shape *shape, size_t b
 }
 
 /* One input and one output, of the engine's own finding where its shape is not known before. */
-static void run(struct far_rig *far, int64_t rows, const float *in, float *out, struct shape *shape)
+static enum status try_run(struct far_rig *far, int64_t rows, const float *in, float *out,
+                           struct shape *shape, struct error *err)
 {
     struct device_lane *lane = far->rig.lane;
     const struct shape in_shape = SHAPE(rows, WIDTH);
@@ -61,7 +63,7 @@ static void run(struct far_rig *far, int64_t rows, const float *in, float *out, 
                        .out_shapes = shape,
                        .place = place,
                        .place_arg = &placing};
-    struct error err = {.text = ""};
+    enum status status;
     void *base;
 
     assert_ok(lane_arena_begin(far->io, 65536, &base));
@@ -71,14 +73,23 @@ static void run(struct far_rig *far, int64_t rows, const float *in, float *out, 
         output = (struct run_buffer){placing.at, 32768};
     lane->device->ops->lane_enter(lane);
     assert_ok(lane->device->ops->copy_in(lane, base, in, input.bytes));
-    if (plan_run(plan, &call, &err) != STATUS_OK)
-        fail_msg("%s", err.text);
-    assert_true(shape_count(shape) <= MOST);
-    assert_ok(lane->device->ops->copy_out(lane, out, placing.at,
-                                          (size_t)shape_count(shape) * sizeof(float)));
+    status = plan_run(plan, &call, err);
+    assert_true(status != STATUS_OK || shape_count(shape) <= MOST);
+    if (status == STATUS_OK)
+        assert_ok(lane->device->ops->copy_out(lane, out, placing.at,
+                                              (size_t)shape_count(shape) * sizeof(float)));
     assert_ok(lane->device->ops->lane_wait(lane));
     lane_arena_end(far->io);
     plan_unref(plan);
+    return status;
+}
+
+static void run(struct far_rig *far, int64_t rows, const float *in, float *out, struct shape *shape)
+{
+    struct error err = {.text = ""};
+
+    if (try_run(far, rows, in, out, shape, &err) != STATUS_OK)
+        fail_msg("%s", err.text);
 }
 
 static void fill(float *in, int64_t rows, int64_t from)
@@ -282,6 +293,57 @@ static void constants_of_a_plan_go_with_it(void **state)
     agrees(make_own_constant, 9);
 }
 
+/* ---- memory of the host for steps that run there ---- */
+
+static void steps_on_the_host_take_memory_of_the_budget_and_give_it_back(void **state)
+{
+    struct host_pool_stats stats;
+    float in[ROWS * WIDTH], out[MOST];
+    struct host_pool *pool;
+    struct far_rig far;
+    struct shape shape;
+
+    (void)state;
+    assert_ok(host_pool_create(UINT64_C(64) << 20, &pool));
+    open_far(&far, "far", make_mixed());
+    far.rig.lane->host_pool = pool;
+    fill(in, ROWS, 0);
+    run(&far, ROWS, in, out, &shape);
+    host_pool_read(pool, &stats);
+    assert_in_range(stats.in_use_bytes, 1, 4 << 20);
+    device_lane_give_host_memory(far.rig.lane);
+    host_pool_read(pool, &stats);
+    assert_int_equal(stats.in_use_bytes, 0);
+    assert_true(stats.cached_bytes > 0); /* kept for the next batch */
+    close_far(&far);
+    host_pool_destroy(pool);
+}
+
+static void steps_on_the_host_that_the_budget_has_no_room_for_fail_their_run_alone(void **state)
+{
+    float in[ROWS * WIDTH], out[MOST], again[MOST];
+    struct host_pool *pool;
+    struct far_rig far;
+    struct error err = {.text = ""};
+    struct shape shape;
+
+    (void)state;
+    assert_ok(host_pool_create(1000, &pool));
+    open_far(&far, "far", make_mixed());
+    fill(in, ROWS, 0);
+    run(&far, ROWS, in, out, &shape);
+    device_lane_give_host_memory(far.rig.lane);
+    far.rig.lane->host_pool = pool;
+    assert_int_equal(try_run(&far, ROWS, in, again, &shape, &err), STATUS_NO_MEMORY);
+    assert_non_null(strstr(err.text, "steps on the host need"));
+    assert_non_null(strstr(err.text, "HostLimit="));
+    host_pool_set_limit(pool, UINT64_C(64) << 20);
+    run(&far, ROWS, in, again, &shape);
+    assert_memory_equal(out, again, (size_t)shape_count(&shape) * sizeof(float));
+    close_far(&far);
+    host_pool_destroy(pool);
+}
+
 /* What the device held is copied to locked pages and back: the same bits, and nothing is packed. */
 static void a_network_comes_back_from_its_copy_in_host_memory(void **state)
 {
@@ -365,6 +427,8 @@ int main(void)
         cmocka_unit_test(a_plan_is_recorded_anew_when_a_kernel_got_better_code),
         cmocka_unit_test(a_run_waits_once_where_nothing_runs_on_the_host),
         cmocka_unit_test(constants_of_a_plan_go_with_it),
+        cmocka_unit_test(steps_on_the_host_take_memory_of_the_budget_and_give_it_back),
+        cmocka_unit_test(steps_on_the_host_that_the_budget_has_no_room_for_fail_their_run_alone),
         cmocka_unit_test(a_network_comes_back_from_its_copy_in_host_memory),
         cmocka_unit_test(a_copy_goes_with_the_strip_and_may_go_before),
         cmocka_unit_test(the_budget_of_the_device_holds_no_constants_of_the_host),

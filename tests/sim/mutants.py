@@ -98,7 +98,7 @@ MUTANTS = [
      f"{BOUNDS}|{WRONG}"),
     ("zero point", "imma.cu", "cell < 0 ? zero : from", "cell < 0 ? 0 : from", "quantized", WRONG),
     ("barrier", "imma.cu", "column + x];\n        " + SYNC, "column + x];\n", "quantized", RACE),
-    ("barrier", "imma.cu", "x_zero);\n        }\n        " + SYNC, "x_zero);\n        }\n", "cublaslt", RACE),
+    ("barrier", "imma.cu", "x_zero);\n        }\n        " + SYNC, "x_zero);\n        }\n", "quantized", RACE),
     ("stride", "imma.cu", "f.sums[row * f.n_padded + f.n]", "f.sums[row * f.n_padded + f.n - 1]", "cublaslt", WRONG),
     ("stride", "imma.cu", "place * f.out_row + column * f.out_column", "place + column * f.out_column", "quantized",
      f"{BOUNDS}|{WRONG}"),

@@ -248,11 +248,11 @@ static void convolutions_of_every_shape_become_bytes_again(void **state)
         {16, 24, 2, 1, 1, 1, 0, 6, 5},    {70, 70, 70, 3, 1, 1, 1, 9, 8},
         {33, 33, 33, 3, 2, 1, 1, 12, 20}, {20, 20, 20, 5, 1, 2, 4, 10, 9},
         {16, 16, 16, 2, 1, 1, 0, 4, 4},   {8, 300, 1, 1, 1, 1, 0, 2, 2},
-        {4, 4, 1, 3, 1, 1, 1, 40, 200},
+        {4, 4, 1, 3, 1, 1, 1, 40, 200},   {4, 700, 1, 1, 1, 1, 0, 8, 8},
     };
 
     (void)state;
-    for (int code = 0; code < 13 * 4; code++) {
+    for (int code = 0; code < 14 * 4; code++) {
         const int64_t *f = forms[code / 4];
         const enum dtype x = byte_type(code & 1), y = byte_type(code & 2);
         const enum dtype w = byte_type(code % 3 != 0);
