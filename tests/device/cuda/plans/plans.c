@@ -2,7 +2,7 @@
  *
  * Asks the real cuDNN for a plan of every EVERY-th graph in GRAPHS (lines of dnn_graph_format())
  * for every device that is described in DEVICES-FOLDER: no GPU is needed, nothing is executed.  The
- * graph as it is, and what is not compiled once more in float16 with channels last.
+ * graph as it is, and what is not compiled twice more in float16, plain and with channels last.
  * Writes the table
  *
  *     graph | device engine/offered/workspace …
@@ -215,6 +215,8 @@ int main(int count, char **words)
         if (graph.kind > DNN_TRANSPOSED || graph.compiled)
             continue;
         graph.dtype = DTYPE_FLOAT16;
+        graph.channels_last = false;
+        plan(&dnn, &graph, devices, found);
         graph.channels_last = true;
         plan(&dnn, &graph, devices, found);
     }
