@@ -108,39 +108,53 @@ struct sums {
     vi low, high;
 };
 
-INLINE struct sums add_pair(struct sums s, const char *x, const int64_t *offsets, bool is_single,
-                            const int16_t *w, int64_t columns)
+/* Two taps of a vector of channels: their weights, side by side. */
+INLINE struct sums pair_of(const int16_t *w, int64_t columns)
 {
-    vi a = vi_load(x + offsets[0]), b = is_single ? vi_set1(0) : vi_load(x + offsets[1]);
-    vi wa = vi_load(w), wb = vi_load(w + columns);
+    const vi a = vi_load(w), b = vi_load(w + columns);
 
-    s.low = vi_add(s.low, vi_madd(vi_low_pairs(a, b), vi_low_pairs(wa, wb)));
-    s.high = vi_add(s.high, vi_madd(vi_high_pairs(a, b), vi_high_pairs(wa, wb)));
+    return (struct sums){vi_low_pairs(a, b), vi_high_pairs(a, b)};
+}
+
+INLINE struct sums add_pair(struct sums s, const char *x, const int64_t *offsets, bool is_single,
+                            struct sums w)
+{
+    const vi a = vi_load(x + offsets[0]), b = is_single ? vi_set1(0) : vi_load(x + offsets[1]);
+
+    s.low = vi_add(s.low, vi_madd(vi_low_pairs(a, b), w.low));
+    s.high = vi_add(s.high, vi_madd(vi_high_pairs(a, b), w.high));
     return s;
 }
 
 /* One vector of channels of a whole line. `nine`: so many taps, known to the compiler, whose
- * weights stay in registers. */
+ * weights and offsets are our own: stores of bytes might change any other. */
 INLINE void depthwise_channels(const struct byte_depthwise *p, int64_t channel, const bool nine)
 {
     const int64_t columns = (p->channels + CHANNELS - 1) / CHANNELS * CHANNELS;
-    const int64_t taps = nine ? 9 : p->taps;
-    const int16_t *w = p->weights + channel;
+    const int64_t taps = nine ? 9 : p->taps, all = p->channels, stride = p->stride;
+    const int16_t *w = p->weights + channel, *x = p->x + channel;
     const struct sums start = {vi_load(p->factors->starts + channel),
                                vi_load(p->factors->starts + channel + VW)};
     const vf low = vload(p->factors->scales + channel),
              high = vload(p->factors->scales + channel + VW);
+    const struct byte_range range = p->factors->range;
+    uint8_t *y = p->y + channel;
+    struct sums own[5];
+    int64_t offsets[9];
 
-    for (int64_t i = 0; i < p->places; i++) {
-        const char *x = (const char *)(p->x + i * p->stride + channel);
+    UNROLL for (int64_t t = 0; nine && t < 9; t++)
+    {
+        offsets[t] = p->offsets[t];
+        own[t / 2] = t % 2 == 0 ? pair_of(w + t * columns, columns) : own[t / 2];
+    }
+    for (int64_t i = 0; i < p->places; i++, x += stride, y += all) {
         struct sums s = start;
 
         UNROLL for (int64_t t = 0; t < taps; t += 2) s =
-            add_pair(s, x, p->offsets + t, t + 1 == taps, w + t * columns, columns);
-        store_channels(p->y + i * p->channels + channel,
-                       in_range(vmul(vf_convert(s.low), low), &p->factors->range),
-                       in_range(vmul(vf_convert(s.high), high), &p->factors->range),
-                       p->channels - channel);
+            add_pair(s, (const char *)x, (nine ? offsets : p->offsets) + t, t + 1 == taps,
+                     nine ? own[t / 2] : pair_of(w + t * columns, columns));
+        store_channels(y, in_range(vmul(vf_convert(s.low), low), &range),
+                       in_range(vmul(vf_convert(s.high), high), &range), all - channel);
     }
 }
 

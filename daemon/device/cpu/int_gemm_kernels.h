@@ -96,13 +96,18 @@ INLINE void store_low_bytes(uint8_t *to, vi x, int64_t lanes)
 #endif
 }
 
-INLINE vi to_bytes(const struct int_product *p, vi sum, int64_t column)
-{
-    const vf low = vset1(p->range.low - p->range.zero), high = vset1(p->range.high - p->range.zero);
-    vf x = vmul(vf_convert(sum), vload(p->scale + column));
+/* What sums of a strip become bytes with: loaded once, since stores of bytes might change it. */
+struct to_bytes {
+    vf low, high, scale[VECTORS];
+    vi zero;
+};
 
+INLINE vi to_bytes(const struct to_bytes *by, vi sum, int v)
+{
     /* bounds are whole numbers: cutting off before rounding is the same */
-    return vi_add(vi_convert(vmin(high, vmax(low, x))), vi_set1((int32_t)p->range.zero));
+    const vf x = vmin(by->high, vmax(by->low, vmul(vf_convert(sum), by->scale[v])));
+
+    return vi_add(vi_convert(x), by->zero);
 }
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
@@ -121,25 +126,37 @@ INLINE void store_two(uint8_t *to, vi a, vi b, int64_t lanes)
 }
 #endif
 
-/* One row of a strip of V vectors. */
-INLINE void store_bytes(const int V, const struct int_product *p, int64_t row, int64_t column,
-                        const vi *sums)
+/* One row of a strip of V vectors, `lanes` of them wanted. */
+INLINE void store_row(const int V, const struct to_bytes *by, const vi *sums, int64_t lanes,
+                      uint8_t *to)
 {
-    uint8_t *to = (uint8_t *)p->out + row * p->ldo + column;
     vi x[NARROWED];
 
-    UNROLL for (int v = 0; v < V; v++) x[v] = to_bytes(p, sums[v], column + v * VW);
-    if (V == NARROWED && p->to - column >= NARROWED * VW) {
+    UNROLL for (int v = 0; v < V; v++) x[v] = to_bytes(by, sums[v], v);
+    if (V == NARROWED && lanes >= NARROWED * VW) {
         vi_store_narrowed(to, x);
         return;
     }
 #if defined(__AVX2__) && !defined(__AVX512F__)
     if (V == 2) {
-        store_two(to, x[0], x[1], p->to - column);
+        store_two(to, x[0], x[1], lanes);
         return;
     }
 #endif
-    UNROLL for (int v = 0; v < V; v++) store_low_bytes(to + v * VW, x[v], p->to - column - v * VW);
+    UNROLL for (int v = 0; v < V; v++) store_low_bytes(to + v * VW, x[v], lanes - v * VW);
+}
+
+INLINE void store_bytes(const int R, const int V, const struct int_product *p, int64_t row,
+                        int64_t column, vi s[MOST_ROWS][VECTORS])
+{
+    const int64_t lanes = p->to - column, ldo = p->ldo;
+    uint8_t *to = (uint8_t *)p->out + row * ldo + column;
+    struct to_bytes by = {.low = vset1(p->range.low - p->range.zero),
+                          .high = vset1(p->range.high - p->range.zero),
+                          .zero = vi_set1((int32_t)p->range.zero)};
+
+    UNROLL for (int v = 0; v < V; v++) by.scale[v] = vload(p->scale + column + v * VW);
+    UNROLL for (int r = 0; r < R; r++) store_row(V, &by, s[r], lanes, to + r * ldo);
 }
 
 INLINE vi to_floats(const struct int_product *p, vi sum, int64_t column)
@@ -262,7 +279,7 @@ INLINE void strip(const int R, const int V, const struct int_product *p, int64_t
                 less_zeros(p, s[r][v], row + r, column + v * VW);
         }
     if (p->result == INT_BYTES) {
-        UNROLL for (int r = 0; r < R; r++) store_bytes(V, p, row + r, column, s[r]);
+        store_bytes(R, V, p, row, column, s);
     } else {
         int32_t sums[MOST_ROWS * VECTORS * VW];
 
