@@ -8,13 +8,18 @@ extern const struct int_gemm_ops int_gemm_ops_base, int_gemm_ops_avx2, int_gemm_
 
 enum { SHIFT = 128 };
 
-/* gcc 12 does not know the name. */
-static bool has_avx_vnni(void)
+/* gcc 12 does not know the name.  Asked once, when the program starts, as libgcc asks for the
+ * others: CPUID leaves a virtual machine, and what stands in for it in a benchmark needs a signal.
+ */
+static bool has_avx_vnni;
+
+__attribute__((constructor)) static void ask_for_avx_vnni(void)
 {
     unsigned a, b, c, d;
 
-    return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 &&
-           (a & 1U << 4) != 0;
+    __builtin_cpu_init();
+    has_avx_vnni = __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 &&
+                   (a & 1U << 4) != 0;
 }
 
 const struct int_gemm_ops *int_gemm_ops_for(enum cpu_isa isa)
@@ -23,7 +28,7 @@ const struct int_gemm_ops *int_gemm_ops_for(enum cpu_isa isa)
     case CPU_AVX512:
         return __builtin_cpu_supports("avx512vnni") ? &int_gemm_ops_vnni : &int_gemm_ops_avx512;
     case CPU_AVX2:
-        return has_avx_vnni() ? &int_gemm_ops_avxvnni : &int_gemm_ops_split_avx2;
+        return has_avx_vnni ? &int_gemm_ops_avxvnni : &int_gemm_ops_split_avx2;
     case CPU_BASELINE:
     case CPU_ISA_COUNT:
         break;
@@ -41,7 +46,7 @@ const struct int_gemm_ops *const *int_gemm_tables(void)
         tables[count++] = &int_gemm_ops_avx2;
         tables[count++] = &int_gemm_ops_split_avx2;
     }
-    if (has_avx_vnni())
+    if (has_avx_vnni)
         tables[count++] = &int_gemm_ops_avxvnni;
     if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
         tables[count++] = &int_gemm_ops_avx512;
