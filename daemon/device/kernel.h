@@ -128,7 +128,8 @@ struct kernel_run {
 enum kernel_flag {
     KERNEL_IN_PLACE = 1 << 0,      /* out[0] may be the very buffer of in[0] (same bytes) */
     KERNEL_IN_PLACE_1 = 1 << 1,    /* … of in[1] */
-    KERNEL_IN_PLACE_LAST = 1 << 2, /* … of the last input (a fused residual) */
+    KERNEL_IN_PLACE_LAST = 1 << 2, /* … of the last input (a fused residual that is not added
+                                      behind an activation) */
     KERNEL_STRIDED = 1 << 3,       /* honours outer_stride of in[0] and out[0] */
     KERNEL_BATCH_INEXACT = 1 << 4, /* cannot keep "same row, same bits" (a scale over all rows …) */
     KERNEL_LAYOUT_CHANGE =

@@ -74,7 +74,8 @@ size_t making_overlays(const struct making *making, size_t n, size_t inputs[OVER
 
     if (kernel == NULL || node->inputs == 0 || node->outputs != 1)
         return 0;
-    if ((kernel->flags & KERNEL_IN_PLACE_LAST) != 0 && node_residual_index(node) != SIZE_MAX)
+    if ((kernel->flags & KERNEL_IN_PLACE_LAST) != 0 && node_residual_index(node) != SIZE_MAX &&
+        !node_epilogue(node)->residual_after)
         inputs[count++] = node_residual_index(node);
     if ((kernel->flags & KERNEL_IN_PLACE) != 0)
         inputs[count++] = 0;

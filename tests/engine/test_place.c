@@ -129,6 +129,47 @@ static void a_view_keeps_what_it_views(void **state)
     network_destroy(network);
 }
 
+/* conv(sigmoid(conv(x)) + r), where r = abs(conv(x)) dies; `apart`: what is added is no fused
+ * residual.
+ */
+static void run_residual(struct rig *rig, bool apart, float *out)
+{
+    enum { CHANNELS = 32, SIDE = 6 };
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(1, CHANNELS, SIDE, SIDE)), *w[3];
+    struct value *r, *s, *y;
+    const struct shape shape = SHAPE(1, CHANNELS, SIDE, SIDE);
+    float in[CHANNELS * SIDE * SIDE];
+    struct network *network;
+    struct plan *plan;
+
+    for (uint32_t i = 0; i < 3; i++)
+        w[i] = make_floats(graph, SHAPE(CHANNELS, CHANNELS, 1, 1), i + 1);
+    r = APPLY(graph, "Abs", APPLY(graph, "Conv", x, w[0])); /* not what a convolution takes in */
+    s = APPLY(graph, "Sigmoid", APPLY(graph, "Conv", x, w[1]));
+    s = apart ? APPLY(graph, "Sub", s, APPLY(graph, "Neg", r)) : APPLY(graph, "Add", s, r);
+    y = APPLY(graph, "Conv", s, w[2]);
+    set_borders(graph, 1, &x, 1, &y);
+    for (int i = 0; i < CHANNELS * SIDE * SIDE; i++)
+        in[i] = (float)(i % 17 - 8) / 8;
+    network = make_network(rig, graph);
+    plan = make_plan(network, &shape);
+    assert_ok(run_floats(rig, plan, in, CHANNELS * SIDE * SIDE, out, CHANNELS * SIDE * SIDE));
+    plan_unref(plan);
+    network_destroy(network);
+}
+
+/* The result may not lie over it: kernels store the sums before they add it. */
+static void a_residual_added_behind_an_activation_is_kept_until_then(void **state)
+{
+    float fused[32 * 36], apart[32 * 36];
+
+    run_residual(*state, false, fused);
+    run_residual(*state, true, apart);
+    for (size_t i = 0; i < sizeof(fused) / sizeof(fused[0]); i++)
+        assert_float_equal(fused[i], apart[i], 1e-4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +178,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(parts_of_a_concatenation_take_no_bytes_of_their_own, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_view_keeps_what_it_views, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_residual_added_behind_an_activation_is_kept_until_then,
+                                        setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

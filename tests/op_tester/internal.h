@@ -61,7 +61,10 @@ struct trial {
     enum layout out_layout; /* of out[0] */
 };
 
-enum way { APART, IN_PLACE };
+/* Output 0 lies apart, over input 0, or over a fused residual: input RESIDUAL, whatever is fused.
+ */
+enum way { APART, IN_PLACE, IN_PLACE_RESIDUAL };
+enum { RESIDUAL = 3 };
 
 /* Operands as the kernel sees them; packed copies of activations, plain data of the others. */
 struct stage {

@@ -1,3 +1,4 @@
+#include "graph/fusion.h"
 #include "op_tester/internal.h"
 
 struct op_tester *op_tester_create(const char *device)
@@ -42,6 +43,27 @@ void op_tester_destroy(struct op_tester *tester)
     free(tester);
 }
 
+/* Whether output 0 may lie over this input by what the kernel says of itself. */
+static bool may_lie_over(const struct trial *trial, const struct stage *stage, size_t index,
+                         enum kernel_flag flag)
+{
+    return (trial->kernel->flags & flag) != 0 && index < stage->call.inputs &&
+           stage->in[index] != NULL && stage->in[index]->constant == NULL &&
+           stage->in[index]->layout == stage->out[0]->layout &&
+           tensor_bytes(&trial->in[index]) == tensor_bytes(&trial->out[0]) &&
+           shape_is_equal(&trial->in[index].shape, &trial->out[0].shape);
+}
+
+/* The same of a residual that is not added behind an activation. */
+static bool may_lie_over_residual(const struct trial *trial, const struct stage *stage)
+{
+    const struct node node = {.op = trial->op, .attrs = (void *)(uintptr_t)stage->call.attrs};
+    const struct epilogue *epilogue = node_epilogue(&node);
+
+    return epilogue != NULL && epilogue->has_residual && !epilogue->residual_after &&
+           may_lie_over(trial, stage, RESIDUAL, KERNEL_IN_PLACE_LAST);
+}
+
 /* False when the kernel refuses. */
 static bool try_kernel(struct trial *trial)
 {
@@ -49,7 +71,6 @@ static bool try_kernel(struct trial *trial)
     struct error err = {.text = ""};
     const char *refusal;
     enum status status;
-    bool in_place;
 
     stage_init(&stage, trial, 0);
     refusal = trial->kernel->refuses != NULL ? trial->kernel->refuses(&stage.call) : NULL;
@@ -71,12 +92,11 @@ static bool try_kernel(struct trial *trial)
         expect_same_bits(trial, &stage, 1, APART, "several threads give other bits than one");
     if (trial->test->rows && trial->out[0].shape.rank > 0 && trial->out[0].shape.dims[0] > 1)
         expect_same_row(trial, &stage);
-    in_place = (trial->kernel->flags & KERNEL_IN_PLACE) != 0 && stage.in[0] != NULL &&
-               stage.in[0]->constant == NULL && stage.in[0]->layout == stage.out[0]->layout &&
-               tensor_bytes(&trial->in[0]) == tensor_bytes(&trial->out[0]) &&
-               shape_is_equal(&trial->in[0].shape, &trial->out[0].shape);
-    if (in_place)
+    if (may_lie_over(trial, &stage, 0, KERNEL_IN_PLACE))
         expect_same_bits(trial, &stage, 0, IN_PLACE, "in place gives other bits than apart");
+    if (may_lie_over_residual(trial, &stage))
+        expect_same_bits(trial, &stage, 0, IN_PLACE_RESIDUAL,
+                         "over its residual it gives other bits than apart");
     stage_deinit(&stage);
     return true;
 }

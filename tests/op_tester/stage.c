@@ -156,9 +156,11 @@ enum status stage_run(struct stage *stage, struct op_tester *tester, const struc
         fail_msg("%s: '%s' is reference code, far too slow", kernel->name, prepare.note);
     for (size_t i = 0; i < stage->call.inputs; i++)
         in[i] = run_input(stage, &prepare, i);
-    if (way == IN_PLACE) {
-        memcpy(stage->out_data[0], stage->in_data[0], stage->out_bytes[0]);
-        in[0] = stage->out_data[0];
+    if (way != APART) {
+        const size_t over = way == IN_PLACE ? 0 : RESIDUAL;
+
+        memcpy(stage->out_data[0], stage->in_data[over], stage->out_bytes[0]);
+        in[over] = stage->out_data[0];
     }
     if (tester->devices[team]->ops->host_memory)
         status = enqueue_on_host(stage, tester, kernel, &prepare, &run);

@@ -205,7 +205,6 @@ const struct kernel kernel_conv_dnnl = {
 
 const struct kernel kernel_conv_transpose_dnnl = {
     .name = "cpu:dnnl",
-    .flags = KERNEL_IN_PLACE_LAST,
     .layouts = 1u << LAYOUT_BLOCKED,
     .refuses = refuses_transpose,
     .prepare = prepare_transpose,

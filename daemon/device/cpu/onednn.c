@@ -119,7 +119,8 @@ struct onednn_conv {
     dnnl_primitive_t primitive;
     dnnl_memory_desc_t desc[OPERANDS];
     dnnl_memory_t (*lanes)[OPERANDS];
-    bool own_epilogue; /* applied by us afterwards */
+    bool sums;         /* adds to the residual, which may be where the result will be */
+    bool own_epilogue; /* applied by us afterwards, with a residual that is not added yet */
     size_t y_count;    /* floats, padding included */
     char format[256];
     char name[64];
@@ -240,11 +241,10 @@ static enum status make_attributes(const struct onednn_conv *conv, dnnl_primitiv
     status =
         status_of(dnnl.primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user),
                   "scratchpad mode", err);
-    if (status != STATUS_OK || conv->own_epilogue)
+    if (status != STATUS_OK || !conv->sums)
         return status;
     TRY(status_of(dnnl.post_ops_create(&ops), "post-ops", err));
-    if (conv->spec.epilogue.has_residual)
-        status = status_of(dnnl.post_ops_append_sum(ops, 1.0f), "sum", err);
+    status = status_of(dnnl.post_ops_append_sum(ops, 1.0f), "sum", err);
     if (status == STATUS_OK)
         status = status_of(dnnl.primitive_attr_set_post_ops(*out_attr, ops), "post-ops", err);
     (void)dnnl.post_ops_destroy(ops);
@@ -337,16 +337,14 @@ static enum status describe_primitive(struct onednn_conv *conv, dnnl_primitive_d
 static enum status choose_implementation(struct onednn_conv *conv, dnnl_primitive_desc_t *out_desc,
                                          struct error *err)
 {
+    const struct epilogue *epilogue = &conv->spec.epilogue;
+
     if (engine == NULL)
         return error_set(err, STATUS_UNSUPPORTED, "%s", missing);
     pad_channels(conv);
-    conv->own_epilogue = conv->spec.transposed || conv->spec.epilogue.act != ACT_NONE;
+    conv->sums = epilogue->has_residual && !epilogue->residual_after && !conv->spec.transposed;
+    conv->own_epilogue = epilogue->act != ACT_NONE || (epilogue->has_residual && !conv->sums);
     TRY(describe_all(conv, err));
-    if (describe_primitive(conv, out_desc, err) == STATUS_OK)
-        return STATUS_OK;
-    if (conv->own_epilogue)
-        return STATUS_UNSUPPORTED;
-    conv->own_epilogue = true; /* the residual as well */
     return describe_primitive(conv, out_desc, err);
 }
 
@@ -620,7 +618,8 @@ static void apply_share(void *arg, unsigned member, unsigned members)
 
 static void apply_epilogue(const struct onednn_conv *conv, const struct onednn_conv_run *run)
 {
-    struct epilogue_job job = {.conv = conv, .y = run->y, .residual = run->residual};
+    struct epilogue_job job = {
+        .conv = conv, .y = run->y, .residual = conv->sums ? NULL : run->residual};
 
     team_run(team_size(conv->spec.threads, (double)conv->y_count * 0.5), apply_share, &job);
 }
@@ -628,7 +627,6 @@ static void apply_epilogue(const struct onednn_conv *conv, const struct onednn_c
 enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_conv_run *run)
 {
     dnnl_memory_t *memories = conv->lanes[run->lane];
-    const bool sums = run->residual != NULL && !conv->own_epilogue;
     void *const handles[OPERANDS] = {
         [X] = (void *)(uintptr_t)run->x,
         [WEIGHTS] = (void *)(uintptr_t)run->packed,
@@ -642,7 +640,7 @@ enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_
         {DNNL_ARG_BIAS, memories[BIAS]},
     };
 
-    if (sums && run->residual != run->y)
+    if (conv->sums && run->residual != run->y)
         memcpy(run->y, run->residual, conv->y_count * sizeof(float));
     for (int i = 0; i < OPERANDS; i++)
         if (dnnl.memory_set_data_handle_v2(memories[i], handles[i], stream) != dnnl_success)
