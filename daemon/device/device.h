@@ -117,6 +117,8 @@ struct device {
     bool fuses_chains;     /* wants element-wise operators in a row as one step (ops/chain.h) */
     bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
+    bool fuses_shuffles; /* … a shuffle of channels as one step (ops/mix_channels.h) or part of one
+                          */
     bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */
     unsigned view_alignment; /* bytes: what lies inside of another value begins at a multiple of
                               * them, or is copied; 0: anywhere */

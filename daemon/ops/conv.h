@@ -21,6 +21,11 @@ struct conv_attrs {
     bool has_prelude;         /* … by the pass fuse_prelude, where the device wants it */
     float prelude_epsilon;
     float prelude_low; /* 0: ReLU; minus infinity: none */
+    /* Set by the pass fold_shuffle, where the device wants it; 0: none.  Groups of shuffles
+     * (ops/mix_channels.h): what is read as channel c of X is channel shuffled_channel(c) of it,
+     * and the filter and bias of result channel c are number shuffled_channel(c). */
+    int64_t x_shuffle;
+    int64_t filter_shuffle; /* only with one group, or one filter a group */
 };
 
 struct conv_transpose_attrs {
@@ -49,6 +54,13 @@ uint64_t conv_flops(const struct shape *w, const struct shape *elements);
 static inline bool conv_has_prelude(const struct op_def *op, const void *attrs)
 {
     return op == &op_conv && ((const struct conv_attrs *)attrs)->has_prelude;
+}
+/* … of those and of shuffles. */
+static inline bool conv_has_more(const struct op_def *op, const void *attrs)
+{
+    return op == &op_conv && (((const struct conv_attrs *)attrs)->has_prelude ||
+                              ((const struct conv_attrs *)attrs)->x_shuffle != 0 ||
+                              ((const struct conv_attrs *)attrs)->filter_shuffle != 0);
 }
 /* [N, M, out…] */
 struct shape conv_output_shape(const struct conv_geometry *geometry);

@@ -41,6 +41,26 @@ def convolutions(path):
     n.save(path, image(80), "y", ["N", 10])
 
 
+def shuffles(path):
+    """Shuffles of channels: folded into the convolutions around them (ShuffleNet), and a step with Concat and Split."""
+    n = Net()
+
+    def shuffle(x, channels, groups):
+        x = n.node("Reshape", x, n.ints(0, groups, channels // groups, 15, 15))
+        return n.node("Reshape", n.node("Transpose", x, perm=[0, 2, 1, 3, 4]), n.ints(0, channels, 15, 15))
+
+    x = n.node("Relu", n.conv("x", 3, 68, 3))
+    y = shuffle(n.node("Relu", n.conv(x, 68, 36, 1, groups=2)), 36, 2)
+    y = n.conv(n.conv(y, 36, 36, 3, groups=36), 36, 68, 1, groups=2)
+    x = n.node("Relu", n.node("Add", x, y))
+    x = n.conv(shuffle(n.conv(x, 68, 42, 1), 42, 3), 42, 42, 3, groups=42)
+    for _ in range(2):
+        kept, x = n.node("Split", x, n.ints(21, 21), outputs=2, axis=1)
+        x = shuffle(n.node("Concat", kept, n.node("Relu", n.conv(x, 21, 21, 1)), axis=1), 42, 2)
+    n.node("Flatten", n.node("GlobalAveragePool", x), axis=1)
+    n.save(path, image(15), "y", ["N", 42])
+
+
 def encoder(path):
     n = Net()
     words = n.node("Gather", n.weight(n.normal(100, 96, scale=0.5)), "ids")
@@ -104,7 +124,7 @@ def mlp(path):
 def main():
     with tempfile.TemporaryDirectory(prefix="sluice-rows-") as folder:
         paths = []
-        for make in (convolutions, encoder, audio, quantized, mlp):
+        for make in (convolutions, shuffles, encoder, audio, quantized, mlp):
             paths.append(pathlib.Path(folder) / f"{make.__name__}.onnx")
             make(paths[-1])
         return subprocess.run([*sys.argv[1:], *map(str, paths)], check=False).returncode

@@ -80,8 +80,8 @@ static const char *refuses(const struct kernel_call *call, bool transposed)
         return "geometry";
     if (bias != NULL && bias->constant == NULL)
         return "the bias is computed at run time";
-    if (conv_has_prelude(call->op, call->attrs))
-        return "a prelude";
+    if (conv_has_more(call->op, call->attrs))
+        return "a prelude or a shuffle";
     refusal = refuses_layout(call, &geometry);
     if (refusal != NULL)
         return refusal;

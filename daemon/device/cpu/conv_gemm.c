@@ -302,8 +302,8 @@ static const char *refuses(const struct kernel_call *call)
 {
     if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
         return "only float";
-    if (conv_has_prelude(call->op, call->attrs))
-        return "a prelude";
+    if (conv_has_more(call->op, call->attrs))
+        return "a prelude or a shuffle";
     if (shape_count(&call->out[0]->shape) == 0)
         return "no elements";
     return NULL;

@@ -105,8 +105,8 @@ static void run_job(void *arg, unsigned member, unsigned members)
 
 static const char *refuses(const struct kernel_call *call)
 {
-    if (conv_has_prelude(call->op, call->attrs))
-        return "a prelude";
+    if (conv_has_more(call->op, call->attrs))
+        return "a prelude or a shuffle";
     return (DTYPE_FLOATS >> call->in[CONV_X]->dtype & 1) == 0 ? "only float types" : NULL;
 }
 

@@ -9,6 +9,7 @@
 #include "device/cpu/constant.h"
 #include "device/cpu/phases.h"
 #include "device/cpu/team.h"
+#include "ops/mix_channels.h"
 
 extern const struct depthwise_ops depthwise_ops_base, depthwise_ops_avx2, depthwise_ops_avx512;
 
@@ -31,6 +32,7 @@ struct state {
     const struct depthwise_ops *ops;
     struct conv_step step;
     int64_t channels;
+    int64_t filter_shuffle; /* as in struct conv_attrs */
 };
 
 static const char *refuses(const struct kernel_call *call)
@@ -47,6 +49,8 @@ static const char *refuses(const struct kernel_call *call)
         return "plain in";
     if (conv_has_prelude(call->op, call->attrs))
         return "a prelude";
+    if (((const struct conv_attrs *)call->attrs)->x_shuffle != 0)
+        return "shuffled channels";
     if (shape_count(&call->out[0]->shape) == 0)
         return "no elements";
     if (!phases_resolve(call, &form))
@@ -89,6 +93,7 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     int64_t padded[2];
 
     state->channels = g->groups;
+    state->filter_shuffle = ((const struct conv_attrs *)call->attrs)->filter_shuffle;
     p->epilogue = form->epilogue;
     p->blocks = (g->groups + block - 1) / block;
     p->planes = g->batch * p->blocks;
@@ -118,9 +123,14 @@ static enum status pack(const void *arg, const float *weights, float *packed)
     const int64_t block = state->ops->block, taps = p->kernel[0] * p->kernel[1];
 
     memset(packed, 0, (size_t)(p->blocks * taps * block) * sizeof(float));
-    for (int64_t c = 0; c < state->channels; c++)
+    for (int64_t c = 0; c < state->channels; c++) {
+        const int64_t filter = state->filter_shuffle != 0
+                                   ? shuffled_channel(c, state->channels, state->filter_shuffle)
+                                   : c;
+
         for (int64_t i = 0; i < taps; i++)
-            packed[(c / block * taps + i) * block + c % block] = weights[c * taps + i];
+            packed[(c / block * taps + i) * block + c % block] = weights[filter * taps + i];
+    }
     return STATUS_OK;
 }
 
@@ -128,11 +138,12 @@ static enum status share(struct kernel_prepare *prepare, struct state *state)
 {
     const struct depthwise *p = &state->plan;
     const int64_t channels = p->blocks * state->ops->block;
-    char format[32];
+    char format[64];
 
     state->step = (struct conv_step){
         .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
-    snprintf(format, sizeof(format), "depthwise by %" PRId64, state->ops->block);
+    snprintf(format, sizeof(format), "depthwise by %" PRId64 " %" PRId64, state->ops->block,
+             state->filter_shuffle);
     return conv_step_share(prepare, format,
                            (size_t)(channels * p->kernel[0] * p->kernel[1]) * sizeof(float), pack,
                            state, (size_t)channels, &state->step);

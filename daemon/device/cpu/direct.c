@@ -11,7 +11,7 @@
 #include "device/cpu/constant.h"
 #include "device/cpu/epilogue.h"
 #include "device/cpu/team.h"
-#include "ops/conv.h"
+#include "ops/mix_channels.h"
 
 extern const struct direct_ops direct_ops_avx2, direct_ops_avx512;
 
@@ -21,7 +21,7 @@ enum {
     TILE_BYTES_PACKED = 256 << 10,
     TILE_BYTES = 512 << 10,  /* of a tile's input: stays in L2 */
     MANY_WEIGHTS = 1 << 20,  /* bytes that come from beyond L2 for each tile: … */
-    MOST_WASTE = 8,          /* times the products that there are */
+    TOO_MUCH_WASTE = 8,      /* times the products that there are */
     FEWEST_PIXELS = 48,      /* pixels of a tile, at least */
     FEWEST_PIXELS_MANY = 196 /* … when there are many weights */
 };
@@ -36,6 +36,7 @@ static const struct direct_ops *direct_ops_for(enum cpu_isa isa)
 }
 
 struct state {
+    size_t bytes; /* its own, with what lies behind it */
     struct direct plan;
     const struct direct_ops *ops;
     struct conv_step step;
@@ -54,19 +55,42 @@ static int64_t round_to(int64_t a, int64_t b)
     return ceil_div(a, b) * b;
 }
 
-/* Panels that meet several groups multiply the channels of each by zeros for the others. */
-static bool wastes(const struct kernel_call *call, const struct conv_geometry *g)
+/* What is known before the work is cut: channels, their groups and shuffles, steps and panels. */
+static struct direct begin_plan(const struct kernel_call *call, const struct phases_form *form)
 {
+    const struct conv_geometry *g = &form->geometry;
     const int64_t vector = direct_ops_for(cpu_isa_of(call->device))->vector;
-    struct direct p = {.vector = vector,
+    struct direct p = {.form = *form,
+                       .vector = vector,
+                       .epilogue = form->epilogue,
+                       .images = g->batch,
                        .in_channels = g->in_channels,
                        .out_channels = g->out_channels,
                        .out_blocks = ceil_div(g->out_channels, vector),
                        .groups = g->groups,
-                       .steps = ceil_div(g->in_channels, DIRECT_CHANNELS)};
+                       .taps = g->window.kernel[0] * g->window.kernel[1],
+                       .thin = call->in[CONV_X]->layout == LAYOUT_PLAIN};
 
-    p.panels = ceil_div(p.out_blocks, DIRECT_PANEL_BLOCKS);
-    return direct_weight_floats(&p) > MOST_WASTE * g->in_channels / g->groups * g->out_channels;
+    if (!form->transposed) {
+        const struct conv_attrs *attrs = call->attrs;
+
+        p.prelude = attrs->has_prelude;
+        p.prelude_low = attrs->prelude_low;
+        p.x_shuffle = attrs->x_shuffle;
+        p.filter_shuffle = attrs->filter_shuffle;
+    }
+    p.in_blocks = ceil_div(g->in_channels, direct_pitch(&p));
+    direct_choose_channels(&p);
+    return p;
+}
+
+/* Panels that meet several groups multiply the channels of each by zeros for the others. */
+static bool wastes(const struct kernel_call *call, const struct phases_form *form)
+{
+    const struct direct p = begin_plan(call, form);
+
+    return direct_weight_floats(&p) >=
+           TOO_MUCH_WASTE * p.in_channels / p.groups * p.out_channels * p.taps;
 }
 
 static const char *refuses_any(const struct kernel_call *call, struct phases_form *form)
@@ -84,11 +108,11 @@ static const char *refuses_any(const struct kernel_call *call, struct phases_for
         return "no elements";
     if (!phases_resolve(call, form))
         return "more than two dimensions";
-    if (form->geometry.groups > 1 && (form->transposed || wastes(call, &form->geometry)))
+    if (form->geometry.groups > 1 && (form->transposed || wastes(call, form)))
         return "groups of few channels";
     if (plain &&
         (form->transposed || form->geometry.groups > 1 ||
-         form->geometry.in_channels > FEW_CHANNELS || conv_has_prelude(call->op, call->attrs)))
+         form->geometry.in_channels > FEW_CHANNELS || conv_has_more(call->op, call->attrs)))
         return "plain in, blocked out is for few channels";
     return NULL;
 }
@@ -214,7 +238,7 @@ static void choose_members(const struct kernel_call *call, struct direct *p)
 static int64_t choose_chunk(const struct direct *p, int64_t steps)
 {
     const int64_t step_bytes =
-        direct_channels(p) * DIRECT_PANEL_BLOCKS * p->vector * (int64_t)sizeof(float);
+        p->channels * DIRECT_PANEL_BLOCKS * p->vector * (int64_t)sizeof(float);
     const int64_t chunks = ceil_div(steps * step_bytes, CHUNK_BYTES);
 
     if (chunks == 0 || (p->epilogue.has_residual && p->epilogue.residual_after))
@@ -222,22 +246,44 @@ static int64_t choose_chunk(const struct direct *p, int64_t steps)
     return ceil_div(steps, chunks);
 }
 
+/* Offsets a step. */
+static int64_t lookups_of(const struct direct *p)
+{
+    return p->scattered ? p->channels : 1;
+}
+
+/* Of a channel; those that fill up the last step have weights of zero. */
+static int64_t offset_of(const struct direct *p, int64_t channel)
+{
+    const int64_t pitch = direct_pitch(p);
+
+    channel = channel < p->in_channels ? channel : p->in_channels - 1;
+    if (p->x_shuffle != 0)
+        channel = shuffled_channel(channel, p->in_channels, p->x_shuffle);
+    return channel / pitch * p->block + channel % pitch;
+}
+
 /* Fills the phase's offsets, channels first, and returns how many steps they are. */
 static int64_t set_offsets(const struct direct *p, const struct phases_form *form,
                            const struct phases_axis *axes, const int64_t *place, int64_t *to)
 {
-    const int64_t pitch = direct_pitch(p), channels = direct_channels(p), *first = to;
+    const int64_t pitch = direct_pitch(p);
+    const int64_t lookups = lookups_of(p);
+    int64_t steps = 0;
     const struct window *w = &form->geometry.window;
     int64_t y, x;
 
-    for (int64_t c = 0; c < p->in_channels; c += channels)
+    for (int64_t c = 0; c < p->in_channels; c += p->channels)
         for (int64_t i = 0; i < w->kernel[0]; i++)
             for (int64_t j = 0; j < w->kernel[1]; j++)
                 if (phases_meet(form, axes, 0, place[0], i, &y) &&
-                    phases_meet(form, axes, 1, place[1], j, &x))
-                    *to++ = c / pitch * p->block + c % pitch + y * p->row +
-                            x % p->stride[1] * p->phase + x / p->stride[1] * pitch;
-    return to - first;
+                    phases_meet(form, axes, 1, place[1], j, &x)) {
+                    for (int64_t k = 0; k < lookups; k++)
+                        *to++ = offset_of(p, c + k) + y * p->row + x % p->stride[1] * p->phase +
+                                x / p->stride[1] * pitch;
+                    steps++;
+                }
+    return steps;
 }
 
 static void set_phases(const struct phases_form *form, struct state *state)
@@ -253,7 +299,7 @@ static void set_phases(const struct phases_form *form, struct state *state)
 
             *phase = (struct direct_phase){.place = {y, x}, .offsets = offsets, .panels = panels};
             steps = set_offsets(p, form, axes, phase->place, offsets);
-            offsets += steps;
+            offsets += steps * lookups_of(p);
             phase->chunk = choose_chunk(p, steps);
             weights += direct_set_panels(p, steps, phase->chunk, weights, panels);
         }
@@ -262,27 +308,10 @@ static void set_phases(const struct phases_form *form, struct state *state)
 static void make_plan(const struct kernel_call *call, const struct phases_form *form,
                       struct state *state)
 {
-    const struct conv_geometry *g = &form->geometry;
     const struct direct_ops *ops = state->ops;
     struct direct *p = &state->plan;
-    int64_t pitch;
+    const int64_t pitch = direct_pitch(p);
 
-    p->epilogue = form->epilogue;
-    if (!form->transposed) {
-        const struct conv_attrs *attrs = call->attrs;
-
-        p->prelude = attrs->has_prelude;
-        p->prelude_low = attrs->prelude_low;
-    }
-    p->thin = call->in[CONV_X]->layout == LAYOUT_PLAIN;
-    pitch = direct_pitch(p);
-    p->images = g->batch;
-    p->in_channels = g->in_channels;
-    p->out_channels = g->out_channels;
-    p->in_blocks = ceil_div(g->in_channels, pitch);
-    p->out_blocks = ceil_div(g->out_channels, ops->vector);
-    p->panels = ceil_div(p->out_blocks, DIRECT_PANEL_BLOCKS);
-    p->groups = g->groups;
     set_axes(p, form);
     p->x_image = p->in_blocks * p->in[0] * p->in[1] * pitch;
     p->y_image = p->out_blocks * p->size[0] * p->size[1] * ops->vector;
@@ -290,8 +319,6 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     p->packs = !p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1;
     p->line = p->flat ? p->out[0] * p->out[1] : p->out[1];
     p->lines = p->flat ? p->images : p->images * p->out[0];
-    p->steps =
-        ceil_div(g->in_channels, direct_channels(p)) * g->window.kernel[0] * g->window.kernel[1];
     p->phase = ceil_div((p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1,
                         p->stride[1]) *
                pitch;
@@ -321,8 +348,8 @@ static enum status share(struct kernel_prepare *prepare, struct state *state)
     state->step = (struct conv_step){
         .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
     phases_format(&p->form, by_phases);
-    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 " /%" PRId64 "%s",
-             direct_channels(p), vector, p->groups, by_phases);
+    snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 " /%" PRId64 " %" PRId64 "%s",
+             p->channels, vector, p->groups, p->filter_shuffle, by_phases);
     return conv_step_share(prepare, format, (size_t)direct_weight_floats(p) * sizeof(float),
                            direct_pack, p, (size_t)(p->out_blocks * vector), &state->step);
 }
@@ -331,24 +358,22 @@ static enum status share(struct kernel_prepare *prepare, struct state *state)
 
 static struct state *create(const struct kernel_call *call, const struct phases_form *form)
 {
-    const struct window *w = &form->geometry.window;
-    const int64_t channels = call->in[CONV_X]->layout == LAYOUT_PLAIN ? 1 : DIRECT_CHANNELS;
-    const size_t steps =
-        (size_t)(ceil_div(form->geometry.in_channels, channels) * w->kernel[0] * w->kernel[1]);
+    const struct direct plan = begin_plan(call, form);
+    const size_t offsets =
+        (size_t)(ceil_div(plan.in_channels, plan.channels) * lookups_of(&plan) * plan.taps);
     const size_t phases = (size_t)(phases_axis(form, 0).phases * phases_axis(form, 1).phases);
-    const struct direct_ops *ops = direct_ops_for(cpu_isa_of(call->device));
-    const size_t panels =
-        (size_t)ceil_div(form->geometry.out_channels, DIRECT_PANEL_BLOCKS * ops->vector);
-    struct state *state =
-        calloc(1, sizeof(*state) + steps * sizeof(state->offsets[0]) +
-                      phases * (sizeof(*state->phases) + panels * sizeof(*state->panels)));
+    const size_t panels = (size_t)plan.panels;
+    const size_t bytes =
+        sizeof(struct state) + offsets * sizeof(int64_t) +
+        phases * (sizeof(struct direct_phase) + panels * sizeof(struct direct_panel));
+    struct state *state = calloc(1, bytes);
 
     if (state == NULL)
         return NULL;
-    state->plan.form = *form;
-    state->plan.vector = ops->vector;
-    state->ops = ops;
-    state->phases = (struct direct_phase *)(void *)(state->offsets + steps);
+    state->bytes = bytes;
+    state->plan = plan;
+    state->ops = direct_ops_for(cpu_isa_of(call->device));
+    state->phases = (struct direct_phase *)(void *)(state->offsets + offsets);
     state->panels = (struct direct_panel *)(void *)(state->phases + phases);
     make_plan(call, form, state);
     return state;
@@ -375,12 +400,13 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     prepare->state = state;
     prepare->scratch_bytes =
         (size_t)(p->scratch_floats * (p->by_panels ? 1 : (int64_t)p->members)) * sizeof(float);
-    prepare->host_bytes = sizeof(*state) + (size_t)p->steps * sizeof(state->offsets[0]) +
-                          (size_t)p->phase_count *
-                              (sizeof(*state->phases) + (size_t)p->panels * sizeof(*state->panels));
+    prepare->host_bytes = state->bytes;
     snprintf(prepare->note, sizeof(prepare->note), "direct%s, %s of %" PRId64 "%s, %s",
-             p->prelude ? " behind scale and shift" : "", p->by_panels ? "panels, tiles" : "tiles",
-             p->tile, p->flat ? "" : " rows", cpu_isa_name(cpu_isa_of(prepare->call.device)));
+             p->prelude                                    ? " behind scale and shift"
+             : p->x_shuffle != 0 || p->filter_shuffle != 0 ? " of shuffled channels"
+                                                           : "",
+             p->by_panels ? "panels, tiles" : "tiles", p->tile, p->flat ? "" : " rows",
+             cpu_isa_name(cpu_isa_of(prepare->call.device)));
     return STATUS_OK;
 }
 

@@ -7,22 +7,25 @@
 #include "device/cpu/phases.h"
 
 enum {
-    DIRECT_CHANNELS = 8,    /* of a step, unless the input is thin */
-    DIRECT_PANEL_BLOCKS = 2 /* of outputs, that a panel of weights is for */
+    DIRECT_CHANNELS = 8,    /* of a step: neighbours in a block */
+    DIRECT_SCATTERED = 4,   /* … or each wherever it lies */
+    DIRECT_PANEL_BLOCKS = 2 /* of outputs, that a panel of weights is for, at most */
 };
 
 /* What a panel of outputs is in a phase. */
 struct direct_panel {
-    int64_t in_block; /* the first whose channels it needs */
-    int64_t steps;    /* taps * input channels / DIRECT_CHANNELS */
-    int64_t chunks;   /* of steps; 1 when there are none */
-    int64_t weights;  /* floats before its own */
+    int64_t first, blocks; /* of outputs */
+    int64_t from, steps;   /* of the phase: those of the channels that it needs */
+    int64_t chunks;        /* of steps; 1 when there are none */
+    int64_t weights;       /* floats before its own */
 };
 
 struct direct_phase {
-    int64_t place[2];       /* its first one in the result */
-    int64_t chunk;          /* steps at a time */
-    const int64_t *offsets; /* per step: floats from a pixel's place in the first block needed */
+    int64_t place[2]; /* its first one in the result */
+    int64_t chunk;    /* steps at a time */
+    /* Floats from a pixel's place in the first block: one a step, or one for each of its channels
+     * when they are scattered. */
+    const int64_t *offsets;
     const struct direct_panel *panels;
 };
 
@@ -33,6 +36,7 @@ struct direct {
     /* The input.  Axes: down, across. */
     int64_t images, in_channels, in_blocks;
     int64_t groups;
+    int64_t x_shuffle, filter_shuffle; /* as in struct conv_attrs */
     int64_t in[2], stride[2], dilation[2], kernel[2], pad[2];
     int64_t x_image; /* floats from one image to the next */
     bool thin;       /* plain input of few channels: each is a block of its own, of one channel */
@@ -49,7 +53,7 @@ struct direct {
     /* Tiles: so many pixels of all lines (flat), or so many lines, of one image or of whole ones.
      */
     int64_t tile, tiles;
-    int64_t panels; /* of two output blocks */
+    int64_t panels;
     bool by_panels; /* members share panels, not tiles */
     unsigned members;
     /* Packed input of a tile: [in block][row][phase of the stride][pixel].  Not packed: the input
@@ -58,7 +62,9 @@ struct direct {
     int64_t phase, row, block; /* floats from one to the next */
     int64_t rows_of_image;     /* of the packed rows of a tile */
     int64_t strips;            /* about how often the micro-kernel runs in a tile for a chunk */
-    int64_t steps;             /* of all phases, when all channels are needed */
+    int64_t taps;              /* of the kernel */
+    int64_t channels;          /* of a step */
+    bool scattered;            /* … each has an offset of its own */
     int64_t phase_count;
     const struct direct_phase *phases;
     int64_t scratch_floats; /* of a member, or of all when by_panels */
@@ -71,18 +77,14 @@ struct direct_ops {
     conv_member_fn run;
 };
 
-/* Of a step. */
-static inline int64_t direct_channels(const struct direct *p)
-{
-    return p->thin ? 1 : DIRECT_CHANNELS;
-}
-
 /* Floats from a pixel to the next. */
 static inline int64_t direct_pitch(const struct direct *p)
 {
     return p->thin ? 1 : p->vector;
 }
 
+/* Sets the channels of a step and counts the panels. */
+void direct_choose_channels(struct direct *p);
 /* All packed weights, in floats. */
 int64_t direct_weight_floats(const struct direct *p);
 /* Fills the panels of a phase of `steps` steps, whose weights lie behind `before` floats; fewer

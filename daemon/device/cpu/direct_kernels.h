@@ -1,11 +1,12 @@
 /* Direct convolution, included by direct_avx2.c and direct_avx512.c.
  *
- * A *step* is one tap of a few input channels.  The micro-kernel holds R neighbouring pixels by up
- * to two vectors of output channels in registers and goes through steps: it reaches a step's R
- * pixels by an offset from a table, so that it need not know what a tap is.  Where pixels of a step
- * would not be neighbours (strides), or lie beyond the border, or where something is done to the
- * input first (a prelude), the input of a tile is packed: with zeros around, columns sorted by
- * their remainder to the stride.
+ * A *step* is one tap of a few input channels: neighbours, or scattered, with an offset each (a
+ * group that begins anywhere, a shuffle).  The micro-kernel holds R neighbouring pixels by up to
+ * two vectors of output channels in registers and goes through steps: it reaches a step's R pixels
+ * by offsets from a table, so that it need not know what a tap is.  Where pixels of a step would
+ * not be neighbours (strides), or lie beyond the border, or where something is done to the input
+ * first (a prelude), the input of a tile is packed: with zeros around, columns sorted by their
+ * remainder to the stride.
  *
  * The weights of a *chunk* of steps stay in L1 while all pixels of a tile pass; between chunks the
  * sums wait where the result will be.  An element is its bias, its residual (unless that is added
@@ -56,9 +57,10 @@ INLINE void fetch_ahead(const int R, const int pitch, const float *v, int64_t st
 
 #define EACH(R, B) UNROLL for (int b = 0; b < B; b++) UNROLL for (int r = 0; r < R; r++)
 
-/* `pitch`: floats from a pixel to the next; `channels`: of a step; `y_pitch` as in the strip. */
+/* `pitch`: floats from a pixel to the next; `channels`: of a step, each with an offset when they
+ * are `scattered`; `y_pitch` as in the strip. */
 INLINE void micro(const int R, const int B, const int pitch, const int channels,
-                  const int64_t y_pitch, const struct strip *strip)
+                  const bool scattered, const int64_t y_pitch, const struct strip *strip)
 {
     const int64_t fetch = strip->fetch, steps = strip->steps, y_block = strip->y_block;
     const int64_t ahead = strip->ahead;
@@ -83,7 +85,8 @@ INLINE void micro(const int R, const int B, const int pitch, const int channels,
             residual += R * y_pitch;
         }
         for (int64_t step = 0; step < steps; step++, next += 16 * fetch) {
-            const float *v = from + strip->offsets[step];
+            const int64_t *offsets = strip->offsets + (scattered ? step * channels : step);
+            const float *v = from + offsets[0];
 
             if (ahead != 0)
                 fetch_ahead(R, pitch, v + ahead, step);
@@ -93,10 +96,12 @@ INLINE void micro(const int R, const int B, const int pitch, const int channels,
 
                 if (k < fetch)
                     __builtin_prefetch(next + k * 16, 0, 2);
+                if (scattered && k > 0)
+                    v = from + offsets[k];
                 UNROLL for (int b = 0; b < B; b++) w[b] = vload(u + b * VW);
                 UNROLL for (int r = 0; r < R; r++)
                 {
-                    vf x = vset1(v[r * pitch + k]);
+                    vf x = vset1(v[r * pitch + (scattered ? 0 : k)]);
 
                     UNROLL for (int b = 0; b < B; b++) vmac(s[r][b], x, w[b]);
                 }
@@ -111,27 +116,35 @@ typedef void (*micro_fn)(const struct strip *strip);
 #define MICRO(R)                                                                                   \
     static void micro_##R##_1(const struct strip *strip)                                           \
     {                                                                                              \
-        micro(R, 1, VW, DIRECT_CHANNELS, VW, strip);                                               \
+        micro(R, 1, VW, DIRECT_CHANNELS, false, VW, strip);                                        \
     }                                                                                              \
     static void micro_##R##_2(const struct strip *strip)                                           \
     {                                                                                              \
-        micro(R, 2, VW, DIRECT_CHANNELS, VW, strip);                                               \
+        micro(R, 2, VW, DIRECT_CHANNELS, false, VW, strip);                                        \
     }                                                                                              \
     static void apart_##R##_1(const struct strip *strip)                                           \
     {                                                                                              \
-        micro(R, 1, VW, DIRECT_CHANNELS, strip->y_pitch, strip);                                   \
+        micro(R, 1, VW, DIRECT_CHANNELS, false, strip->y_pitch, strip);                            \
     }                                                                                              \
     static void apart_##R##_2(const struct strip *strip)                                           \
     {                                                                                              \
-        micro(R, 2, VW, DIRECT_CHANNELS, strip->y_pitch, strip);                                   \
+        micro(R, 2, VW, DIRECT_CHANNELS, false, strip->y_pitch, strip);                            \
     }                                                                                              \
     static void thin_##R##_1(const struct strip *strip)                                            \
     {                                                                                              \
-        micro(R, 1, 1, 1, VW, strip);                                                              \
+        micro(R, 1, 1, 1, false, VW, strip);                                                       \
     }                                                                                              \
     static void thin_##R##_2(const struct strip *strip)                                            \
     {                                                                                              \
-        micro(R, 2, 1, 1, VW, strip);                                                              \
+        micro(R, 2, 1, 1, false, VW, strip);                                                       \
+    }                                                                                              \
+    static void scattered_##R##_1(const struct strip *strip)                                       \
+    {                                                                                              \
+        micro(R, 1, VW, DIRECT_SCATTERED, true, VW, strip);                                        \
+    }                                                                                              \
+    static void scattered_##R##_2(const struct strip *strip)                                       \
+    {                                                                                              \
+        micro(R, 2, VW, DIRECT_SCATTERED, true, VW, strip);                                        \
     }
 #if defined(__AVX512F__)
 #define EACH_ROWS(do)                                                                              \
@@ -144,11 +157,12 @@ typedef void (*micro_fn)(const struct strip *strip);
 #endif
 EACH_ROWS(MICRO)
 
-enum way { NEIGHBOURS, THIN, APART, WAYS };
+enum way { NEIGHBOURS, THIN, APART, SCATTERED, WAYS };
 #define MICRO_ROW(R)                                                                               \
     [R] = {{micro_##R##_1, micro_##R##_2},                                                         \
            {thin_##R##_1, thin_##R##_2},                                                           \
-           {apart_##R##_1, apart_##R##_2}},
+           {apart_##R##_1, apart_##R##_2},                                                         \
+           {scattered_##R##_1, scattered_##R##_2}},
 static const micro_fn micros[ROWS + 1][WAYS][DIRECT_PANEL_BLOCKS] = {EACH_ROWS(MICRO_ROW)};
 
 /* ---- a panel over neighbouring pixels ---- */
@@ -174,14 +188,13 @@ static struct strip make_strip(const struct conv_run *run, struct part part, boo
     const struct direct *p = run->plan;
     const struct direct_phase *phase = part.phase;
     const struct direct_panel *panel = &phase->panels[part.panel];
-    const int64_t first = part.panel * DIRECT_PANEL_BLOCKS, left = p->out_blocks - first;
-    const int64_t channels = p->thin ? 1 : DIRECT_CHANNELS, step = part.chunk * phase->chunk;
-    const int64_t width = (left < DIRECT_PANEL_BLOCKS ? left : DIRECT_PANEL_BLOCKS) * VW * channels;
+    const int64_t step = part.chunk * phase->chunk, width = panel->blocks * VW * p->channels;
     const bool last = is_last(part);
-    struct strip strip = {.offsets = phase->offsets + step,
+    struct strip strip = {.offsets = phase->offsets +
+                                     (panel->from + step) * (p->scattered ? p->channels : 1),
                           .steps = last ? panel->steps - step : phase->chunk,
                           .u = run->weights + panel->weights + step * width,
-                          .bias = part.chunk == 0 ? run->bias + first * VW : NULL,
+                          .bias = part.chunk == 0 ? run->bias + panel->first * VW : NULL,
                           .y_block = p->size[0] * p->size[1] * VW,
                           .y_pitch = p->apart[1] * VW,
                           .low = last ? finish_low(&p->epilogue, finishes) : -__builtin_inff(),
@@ -210,32 +223,33 @@ static void finish_strip(const struct epilogue *epilogue, const struct strip *st
 static void run_segment(const struct conv_run *run, struct part part, const struct segment *segment)
 {
     const struct direct *p = run->plan;
-    const int64_t first = part.panel * DIRECT_PANEL_BLOCKS, left = p->out_blocks - first;
-    const int64_t blocks = left < DIRECT_PANEL_BLOCKS ? left : DIRECT_PANEL_BLOCKS;
+    const struct direct_panel *panel = &part.phase->panels[part.panel];
     const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
     const bool finishes = finish_is_needed(&p->epilogue, run->residual);
     const bool finishes_now = finishes && is_last(part);
-    const float *v = segment->v + part.phase->panels[part.panel].in_block * p->block;
     const bool after = p->epilogue.residual_after;
-    const enum way way = p->thin ? THIN : p->apart[1] > 1 ? APART : NEIGHBOURS;
+    const enum way way = p->thin           ? THIN
+                         : p->scattered    ? SCATTERED
+                         : p->apart[1] > 1 ? APART
+                                           : NEIGHBOURS;
     struct strip strip = make_strip(run, part, finishes);
     int64_t group = 0, done = 0;
 
     while (group < groups) {
-        const int64_t at = segment->at + first * strip.y_block + done * strip.y_pitch;
+        const int64_t at = segment->at + panel->first * strip.y_block + done * strip.y_pitch;
         const float *residual = run->residual != NULL ? run->residual + at : NULL;
         const int64_t left_groups = groups - group, rows = (segment->pixels - done) / left_groups;
 
         /* The larger ones come last. */
         strip.times = finishes_now ? 1 : left_groups - (segment->pixels - done) % left_groups;
-        strip.v = v + done * pitch;
+        strip.v = segment->v + done * pitch;
         strip.ahead = !p->packs && part.panel == 0 ? rows * VW : 0;
         strip.y = run->y + at;
         strip.residual = after || part.chunk > 0 ? NULL : residual;
-        micros[rows][way][blocks - 1](&strip);
+        micros[rows][way][panel->blocks - 1](&strip);
         strip.next += strip.times * strip.steps * strip.fetch * 16;
         if (finishes_now)
-            finish_strip(&p->epilogue, &strip, after ? residual : NULL, blocks, rows);
+            finish_strip(&p->epilogue, &strip, after ? residual : NULL, panel->blocks, rows);
         group += strip.times;
         done += strip.times * rows;
     }

@@ -62,8 +62,8 @@ static const char *refuses_any(const struct kernel_call *call, struct phases_for
         return "only float";
     if (call->in[CONV_W]->constant == NULL || (bias != NULL && bias->constant == NULL))
         return "weights are computed at run time";
-    if (conv_has_prelude(call->op, call->attrs))
-        return "a prelude";
+    if (conv_has_more(call->op, call->attrs))
+        return "a prelude or a shuffle";
     if (shape_count(&call->out[0]->shape) == 0)
         return "no elements";
     if (!phases_resolve(call, form))

@@ -85,8 +85,8 @@ static const char *refuses(const struct kernel_call *call)
         return "needs AVX2";
     if (call->in[CONV_X]->dtype != DTYPE_FLOAT)
         return "only float";
-    if (conv_has_prelude(call->op, call->attrs))
-        return "a prelude";
+    if (conv_has_more(call->op, call->attrs))
+        return "a prelude or a shuffle";
     if (call->in[CONV_X]->layout != LAYOUT_BLOCKED)
         return "only blocked";
     if (call->in[CONV_W]->constant == NULL || (bias != NULL && bias->constant == NULL))

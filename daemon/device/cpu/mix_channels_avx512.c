@@ -1,0 +1,1 @@
+#include "device/cpu/mix_channels_kernels.h"
