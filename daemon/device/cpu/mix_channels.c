@@ -1,4 +1,5 @@
-/* MixChannels: of blocked values vector by vector, of plain ones plane by plane. */
+/* MixChannels: of blocked values vector by vector, of plain ones plane by plane; and Concat of
+ * blocked values whose channels do not fill their blocks. */
 #include "device/cpu/mix_channels.h"
 
 #include <stdlib.h>
@@ -6,6 +7,7 @@
 
 #include "device/cpu/team.h"
 #include "ops/mix_channels.h"
+#include "ops/movement.h"
 
 extern const struct mix_ops mix_ops_avx2, mix_ops_avx512;
 
@@ -74,13 +76,15 @@ static size_t add_lane(struct state *state, size_t first, size_t end, size_t inp
     return source == &state->sources[end] ? end + 1 : end;
 }
 
-static enum status prepare_blocks(struct kernel_prepare *prepare, struct error *err)
+/* Channel c of the result is channel order[c] of the inputs; NULL: c. */
+static enum status make_state(struct kernel_prepare *prepare, const int64_t *order,
+                              struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
-    const struct ints *order = order_of(call);
+    const size_t channels = (size_t)call->out[0]->shape.dims[1];
     const struct mix_ops *ops = mix_ops_for(cpu_isa_of(call->device));
-    const size_t blocks = (order->count + ops->vector - 1) / ops->vector;
-    const size_t sources = order->count * sizeof(struct mix_source);
+    const size_t blocks = (channels + ops->vector - 1) / ops->vector;
+    const size_t sources = channels * sizeof(struct mix_source);
     struct state *state = calloc(1, sizeof(*state) + sources + (blocks + 1) * sizeof(size_t));
     size_t end = 0;
 
@@ -89,8 +93,9 @@ static enum status prepare_blocks(struct kernel_prepare *prepare, struct error *
     state->ops = ops;
     state->blocks = blocks;
     state->first = (size_t *)(void *)((char *)state->sources + sources);
-    for (size_t c = 0; c < order->count; c++) {
-        size_t channel, input = find_input(call, order->values[c], &channel);
+    for (size_t c = 0; c < channels; c++) {
+        const int64_t from = order != NULL ? order[c] : (int64_t)c;
+        size_t channel, input = find_input(call, from, &channel);
 
         if (c % ops->vector == 0)
             state->first[c / ops->vector] = end;
@@ -100,6 +105,11 @@ static enum status prepare_blocks(struct kernel_prepare *prepare, struct error *
     prepare->state = state;
     prepare->host_bytes = sizeof(*state) + sources + (blocks + 1) * sizeof(size_t);
     return STATUS_OK;
+}
+
+static enum status prepare_mix(struct kernel_prepare *prepare, struct error *err)
+{
+    return make_state(prepare, order_of(&prepare->call)->values, err);
 }
 
 struct job {
@@ -156,7 +166,42 @@ const struct kernel kernel_mix_channels_blocks = {
     .name = "cpu:blocks",
     .layouts = 1u << LAYOUT_BLOCKED,
     .refuses = refuses_blocks,
-    .prepare = prepare_blocks,
+    .prepare = prepare_mix,
+    .enqueue = enqueue_blocks,
+    .release = free,
+};
+
+/* ---- Concat ---- */
+
+static const char *refuses_concat(const struct kernel_call *call)
+{
+    const struct concat_attrs *attrs = call->attrs;
+    const char *refusal = refuses_blocks(call);
+    bool ragged = false;
+
+    if (refusal != NULL)
+        return refusal;
+    if (shape_axis(&call->out[0]->shape, attrs->axis) != 1)
+        return "not of channels";
+    for (size_t i = 0; i < call->inputs; i++) {
+        if (call->in[i]->layout != LAYOUT_BLOCKED)
+            return "a part is plain";
+        ragged = ragged || (i + 1 < call->inputs &&
+                            call->in[i]->shape.dims[1] % call->device->channel_block != 0);
+    }
+    return ragged ? NULL : "whole blocks are copied";
+}
+
+static enum status prepare_concat(struct kernel_prepare *prepare, struct error *err)
+{
+    return make_state(prepare, NULL, err);
+}
+
+const struct kernel kernel_concat_blocks = {
+    .name = "cpu:blocks",
+    .layouts = 1u << LAYOUT_BLOCKED,
+    .refuses = refuses_concat,
+    .prepare = prepare_concat,
     .enqueue = enqueue_blocks,
     .release = free,
 };

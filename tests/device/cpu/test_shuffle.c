@@ -10,6 +10,7 @@
 
 #include "device/cpu/conv_reference.h"
 #include "ops/mix_channels.h"
+#include "ops/movement.h"
 #include "support/cpu_cases.h"
 
 /* ---- MixChannels ---- */
@@ -81,6 +82,40 @@ static void a_shuffle_of_two_values_is_right(void **state)
             order[c] = shuffled_channel(c, 2 * halves[i], 2);
         run_mix(2, shapes, 2 * (size_t)halves[i], order);
         run_mix(2, shapes, (size_t)halves[i], order + halves[i]);
+    }
+}
+
+static void concat(const struct op_test *test, const struct test_array *in, struct test_array *out)
+{
+    const int64_t cells = shape_product(&out->shape, 2, out->shape.rank);
+
+    for (int64_t n = 0, at = 0; n < out->shape.dims[0]; n++)
+        for (size_t i = 0; i < test->inputs; i++) {
+            const int64_t count = in[i].shape.dims[1] * cells;
+
+            for (int64_t k = 0; k < count; k++)
+                out->values[at++] = in[i].values[n * count + k];
+        }
+}
+
+static void channels_that_do_not_fill_blocks_are_joined(void **state)
+{
+    const struct concat_attrs attrs = {1};
+
+    (void)state;
+    for (int round = 0; round < 20; round++) {
+        struct op_test test = {.op = "Concat",
+                               .attrs = &attrs,
+                               .inputs = (size_t)test_random_int(2, 4),
+                               .reference = concat,
+                               .rows = true};
+        const struct shape shape = test_random_shape((size_t)test_random_int(3, 5), 1, 7);
+
+        for (size_t i = 0; i < test.inputs; i++) {
+            test.in[i] = (struct op_input){DTYPE_FLOAT, shape};
+            test.in[i].shape.dims[1] = test_random_int(1, 40);
+        }
+        op_test_run(tester, &test);
     }
 }
 
@@ -229,6 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(channels_come_from_anywhere),
         cmocka_unit_test(a_shuffle_of_two_values_is_right),
+        cmocka_unit_test(channels_that_do_not_fill_blocks_are_joined),
         cmocka_unit_test(a_channel_that_is_not_there_is_refused),
         cmocka_unit_test(a_convolution_reads_its_channels_in_a_shuffle),
         cmocka_unit_test(filters_are_taken_in_a_shuffle),
