@@ -55,8 +55,8 @@ static const char *describe(const struct kernel_call *call, struct dnn_graph *gr
 
     if (status != STATUS_OK)
         return "shapes do not fit";
-    if (conv_has_prelude(call->op, call->attrs))
-        return "a prelude";
+    if (conv_has_more(call->op, call->attrs))
+        return "a prelude or a shuffle";
     *graph = (struct dnn_graph){.kind = transposed ? DNN_TRANSPOSED : DNN_CONV};
     dnn_graph_window(graph, &g.window);
     why = dnn_graph_tensors(graph, call);

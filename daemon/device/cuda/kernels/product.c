@@ -145,8 +145,8 @@ static const char *refuse_conv(const struct kernel_call *call)
 {
     if (!dtype_is_float(call->in[CONV_X]->dtype))
         return "only float types";
-    if (conv_has_prelude(call->op, call->attrs))
-        return "a prelude";
+    if (conv_has_more(call->op, call->attrs))
+        return "a prelude or a shuffle";
     if (shape_count(&call->out[0]->shape) > INT32_MAX ||
         shape_count(&call->in[0]->shape) > INT32_MAX)
         return "2^31 elements or more";
