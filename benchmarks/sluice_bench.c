@@ -314,6 +314,7 @@ static enum status measure(struct bench *bench, struct error *err)
 
     bench->solo->lane->device->ops->lane_enter(bench->solo->lane);
     TRY(round_once(bench, &bench->first_ns, err));
+    device_settle(bench->solo->lane->device);
     for (int i = 0; i < 2; i++)
         TRY(round_once(bench, &ignored, err)); /* warm: pages, threads, a recording */
     bench->cpu_ns = cpu_now_ns();

@@ -189,6 +189,12 @@ void device_give_back(struct device *device)
         (void)device->memory->ops->trim(device->memory, 0);
 }
 
+void device_settle(struct device *device)
+{
+    if (device->ops->settle != NULL)
+        device->ops->settle(device);
+}
+
 enum status device_lane_open_host(struct device_lane *lane)
 {
     struct device *host = lane->device->host;

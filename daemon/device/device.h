@@ -99,6 +99,9 @@ struct device_ops {
      * whose elements do not matter.  NULL: not known. */
     void (*measure_peaks)(struct device_lane *lane, const void *room, size_t bytes,
                           struct device_peaks *out_peaks);
+    /* Blocks until what prepared kernels had it make in the background is made.  NULL: it makes
+     * nothing there. */
+    void (*settle)(struct device *device);
     /* Whether it has a kernel for attention in one step in this 16-bit type, now and as long as it
      * is open (graph/pass.h: pass_attention_fn).  NULL: in none. */
     bool (*takes_attention)(struct device *device, const struct attention_attrs *attrs,
@@ -156,6 +159,8 @@ void device_close(struct device *device); /* NULL is fine */
 /* What was decommitted and kept for the next commit goes back to the device itself.  Threads: any.
  */
 void device_give_back(struct device *device);
+/* Blocks until no better code is on its way to kernels that were prepared.  Threads: any. */
+void device_settle(struct device *device);
 /* For lane_open() and lane_close() of devices without host_memory. */
 MUST_CHECK enum status device_lane_open_host(struct device_lane *lane);
 void device_lane_close_host(struct device_lane *lane);

@@ -8,7 +8,9 @@ static void *work(void *arg)
     while (!background->ending) {
         struct background_job *job;
 
-        if (list_is_empty(&background->jobs)) {
+        background->working = !list_is_empty(&background->jobs);
+        if (!background->working) {
+            pthread_cond_broadcast(&background->settled);
             pthread_cond_wait(&background->came, &background->lock);
             continue;
         }
@@ -26,8 +28,9 @@ void background_init(struct background *background)
 {
     pthread_mutex_init(&background->lock, NULL);
     pthread_cond_init(&background->came, NULL);
+    pthread_cond_init(&background->settled, NULL);
     list_init(&background->jobs);
-    background->started = background->ending = false;
+    background->started = background->working = background->ending = false;
 }
 
 void background_deinit(struct background *background)
@@ -45,6 +48,7 @@ void background_deinit(struct background *background)
         list_remove(&job->link);
         job->drop(job);
     }
+    pthread_cond_destroy(&background->settled);
     pthread_cond_destroy(&background->came);
     pthread_mutex_destroy(&background->lock);
 }
@@ -64,4 +68,12 @@ void background_add(struct background *background, struct background_job *job)
     pthread_mutex_unlock(&background->lock);
     if (!taken)
         job->drop(job);
+}
+
+void background_settle(struct background *background)
+{
+    pthread_mutex_lock(&background->lock);
+    while (background->working || !list_is_empty(&background->jobs))
+        pthread_cond_wait(&background->settled, &background->lock);
+    pthread_mutex_unlock(&background->lock);
 }

@@ -20,10 +20,10 @@ struct background_job {
 
 struct background {
     pthread_mutex_t lock;
-    pthread_cond_t came;
+    pthread_cond_t came, settled;
     struct list jobs;
     pthread_t thread;
-    bool started, ending;
+    bool started, working, ending;
 };
 
 void background_init(struct background *background);
@@ -31,5 +31,7 @@ void background_init(struct background *background);
 void background_deinit(struct background *background);
 /* The thread starts with the first job; where it cannot, the job is dropped. */
 void background_add(struct background *background, struct background_job *job);
+/* Blocks until no job waits or runs. */
+void background_settle(struct background *background);
 
 #endif

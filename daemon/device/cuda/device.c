@@ -259,6 +259,11 @@ static void fixed_mark(struct device *device)
     cuda_fixed_mark(&cuda_device_of(device)->fixed);
 }
 
+static void settle(struct device *device)
+{
+    background_settle(&cuda_device_of(device)->background);
+}
+
 /* ---- host memory of requests ---- */
 
 static enum status pin(struct device *device, void *base, size_t bytes)
@@ -303,6 +308,7 @@ const struct device_ops device_cuda_ops = {.name = "cuda",
                                            .import_close = cuda_import_close,
                                            .fixed_bytes = fixed_bytes,
                                            .fixed_mark = fixed_mark,
+                                           .settle = settle,
                                            .takes_attention = takes_attention,
                                            .kernels = cuda_kernels,
                                            .describe = describe};

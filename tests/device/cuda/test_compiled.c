@@ -1,6 +1,5 @@
 /* Networks whose chains get kernels of their own while they serve. */
 #include <stdatomic.h>
-#include <unistd.h>
 
 #include "nvrtc/nvrtc.h"
 #include "run_rig.h"
@@ -33,11 +32,10 @@ static bool plan_says(const struct plan *plan, const char *words, bool as_json)
     return says;
 }
 
-/* The background says so by this number alone. */
 static void await_kernel(struct device *device)
 {
-    while (atomic_load(&device->kernels_changed) == 0)
-        (void)usleep(500);
+    device_settle(device);
+    assert_true(atomic_load(&device->kernels_changed) > 0);
 }
 
 static void a_chain_is_recorded_anew_with_its_kernel_and_keeps_its_bits(void **state)

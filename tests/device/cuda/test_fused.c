@@ -188,15 +188,13 @@ static struct fused *take(const struct pointwise *program)
     return fused;
 }
 
-/* What became of it: the background says so by nothing but the state itself. */
+/* What became of it. */
 static const char *outcome(const struct fused *fused)
 {
     static char text[96];
 
-    do {
-        (void)usleep(500);
-        fused_describe(fused, text, sizeof(text));
-    } while (strstr(text, "until") != NULL);
+    background_settle(&cuda.background);
+    fused_describe(fused, text, sizeof(text));
     return text;
 }
 

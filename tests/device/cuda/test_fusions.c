@@ -52,12 +52,12 @@ static int no_folder(void **state)
     return rmdir(folder);
 }
 
-static void await_kept(size_t count)
+static void await_kept(struct device *device, size_t count)
 {
     char paths[16][512];
 
-    while (list_kept(paths) < count)
-        (void)usleep(500);
+    device_settle(device);
+    assert_int_equal(list_kept(paths), count);
 }
 
 /* Conv(f(Conv(x))), with f as asked: the second one keeps the first in 16 bits. */
@@ -107,7 +107,7 @@ static void start_and_wait(struct graph *graph, size_t kept)
     struct run_rig rig;
 
     open_as(&rig, "cuda", "fp16", graph, &shape);
-    await_kept(kept);
+    await_kept(rig.rig.device, kept);
     run_rig_close(&rig);
 }
 
@@ -297,7 +297,7 @@ static void start_with_text(const char *precision, size_t kept)
     struct run_rig rig;
 
     open_as(&rig, "cuda", precision, make_attention(false), &shape);
-    await_kept(kept);
+    await_kept(rig.rig.device, kept);
     run_rig_close(&rig);
 }
 
