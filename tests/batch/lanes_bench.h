@@ -14,6 +14,7 @@
 #include "batch/fake_engine.h"
 #include "batch/lanes.h"
 #include "support/fail_alloc.h"
+#include "support/shifted_clock.h"
 
 enum { MAX_REQUESTS = 64, MAX_ROWS = 8, BUDGET = 1 << 20 };
 
@@ -61,6 +62,7 @@ static inline void on_done(struct request *request)
 
 static inline int set_up(void **state)
 {
+    clock_unshift();
     fixture = (struct fixture){.lanes = 1, .budget = BUDGET};
     fake_network_init(&fixture.network);
     fake_network_init(&fixture.other_network);
@@ -217,6 +219,23 @@ static inline int tear_down(void **state)
     mailbox_deinit(&fixture.answered);
     mailbox_deinit(&fixture.drained_box);
     return 0;
+}
+
+/* Blocks until a batch has been tried that lacks so many bytes. */
+static inline void await_want(uint64_t bytes)
+{
+    struct batch_pressure pressure;
+
+    do
+        batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    while (pressure.wanted_bytes != bytes);
+}
+
+/* So much time passes, and those who sleep see it. */
+static inline void pass_time(int64_t us)
+{
+    clock_shift(us);
+    batcher_wake(fixture.batcher);
 }
 
 static inline int64_t rows_of_run(size_t index)

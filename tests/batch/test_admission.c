@@ -64,9 +64,10 @@ static void one_that_waits_for_room_past_its_deadline_says_why(void **state)
     start();
     hold_memory(12 * FAKE_PAGE);
     call = make(1, 0);
-    call->request.deadline_us =
-        clock_now_us() + 300000; /* a lane gets that far before, busy or not */
+    call->request.deadline_us = clock_now_us() + HOUR_US;
     submit(call);
+    await_want(4 * FAKE_PAGE);
+    pass_time(HOUR_US);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_NO_MEMORY);
     assert_non_null(strstr(call->request.error.text, "needs 32768 bytes"));
@@ -80,16 +81,18 @@ static void one_without_a_deadline_waits_for_room_no_longer_than_it_may(void **s
     fixture.network.row_bytes = 8 * FAKE_PAGE;
     fixture.budget = 16 * FAKE_PAGE;
     start();
-    batcher_set_memory_wait(fixture.batcher, 30000);
+    batcher_set_memory_wait(fixture.batcher, HOUR_US);
     hold_memory(12 * FAKE_PAGE);
     patient = make(1, 0);
-    patient->request.deadline_us = clock_now_us() + INT64_C(600000000);
+    patient->request.deadline_us = clock_now_us() + 3 * HOUR_US;
     submit(patient);
     call = send_rows(1, 0);
+    await_want(4 * FAKE_PAGE);
+    pass_time(HOUR_US);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_NO_MEMORY);
     assert_non_null(strstr(call->request.error.text, "bytes, 16384 are available"));
-    assert_true(call->request.finished_us - call->request.queued_us >= 30000);
+    assert_true(call->request.finished_us - call->request.queued_us >= HOUR_US);
     let_memory_go();
     await_answers(2);
     assert_answer_is_right(patient);
@@ -201,10 +204,8 @@ static void a_ticket_ages_while_its_request_is_tried(void **state)
     start();
     hold_memory(12 * FAKE_PAGE);
     (void)send_rows(1, 0);
-    do /* between two tries it wants what it lacks */
-        batcher_read_pressure(fixture.batcher, clock_now_us(), &first);
-    while (first.wanted_bytes != 4 * FAKE_PAGE);
-    await_pressure(20000, 3); /* two or more retries, 10 ms apart */
+    await_want(4 * FAKE_PAGE); /* between two tries it wants what it lacks */
+    await_pressure(20000, 3);  /* two or more retries, 10 ms apart */
     let_memory_go();
     await_answers(1);
     batcher_read_pressure(fixture.batcher, clock_now_us() + 1000000, &later);
@@ -255,8 +256,10 @@ static void a_plan_without_room_for_its_weights_waits_and_needs_more_than_there_
     fixture.network.plan_status = STATUS_NO_MEMORY;
     start();
     batcher_set_make_way(fixture.batcher, give_way, &movable);
-    batcher_set_memory_wait(fixture.batcher, 30000);
+    batcher_set_memory_wait(fixture.batcher, HOUR_US);
     call = send_rows(1, 0);
+    await_want(FAKE_PAGE);
+    pass_time(HOUR_US);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_NO_MEMORY);
     assert_non_null(strstr(call->request.error.text, "needs 69632 bytes, 65536 are available"));

@@ -64,8 +64,9 @@ static void a_request_that_waits_for_a_parked_queue_expires(void **state)
     start();
     assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_OK);
     call = make(1, 0);
-    call->request.deadline_us = clock_now_us() + 20000;
+    call->request.deadline_us = clock_now_us() + HOUR_US;
     submit(call);
+    pass_time(HOUR_US);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_DEADLINE);
     queue_resume(fixture.queue);
@@ -153,10 +154,11 @@ a_request_without_a_deadline_waits_for_a_model_without_room_no_longer_than_it_ma
 
     (void)state;
     start();
-    batcher_set_memory_wait(fixture.batcher, 20000);
+    batcher_set_memory_wait(fixture.batcher, HOUR_US);
     assert_int_equal(queue_park(fixture.queue, PARK_IDLE), STATUS_OK);
     call = send_rows(1, 0);
     queue_blame(fixture.queue, 5000, 3000);
+    pass_time(HOUR_US);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_NO_MEMORY);
     assert_non_null(strstr(call->request.error.text, "needs 5000 bytes, 3000 are available"));

@@ -269,8 +269,7 @@ class HostMemory(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = harness.Server(
-            PROGRAM, ["Memory.HostLimit=1M", "Server.MaxMessageBytes=1M", "Server.RequestTimeout=1s"])
+        cls.server = harness.Server(PROGRAM, ["Memory.HostLimit=1M", "Server.MaxMessageBytes=1M"])
 
     @classmethod
     def tearDownClass(cls):
@@ -328,18 +327,28 @@ class HostMemory(unittest.TestCase):
         second.sendall(request[head:])
         self.assertEqual(read_answer(second)[0], "HTTP/1.1 200 OK")
 
+
+class Deadlines(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = harness.Server(
+            PROGRAM, ["Memory.HostLimit=1M", "Server.MaxMessageBytes=1M", "Server.RequestTimeout=1s"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
     def test_what_never_fits_within_its_deadline_is_refused(self):
-        first = self.server.connect()
-        request = infer_request(count=150000)
-        first.sendall(request[:-1])
-        second = self.server.connect()
+        server = harness.Server(PROGRAM, ["Memory.HostLimit=1M", "Server.MaxMessageBytes=1M",
+                                          "Server.RequestTimeout=1s"], environment={"FAKE_HOLD": "600000"})
+        self.addCleanup(server.stop)
+        connection = server.connect()
         started = time.monotonic()
-        second.sendall(request[:1000])
-        status, _, body = read_answer(second)
+        connection.sendall(infer_request(count=150000)[:1000])
+        status, _, body = read_answer(connection)
         self.assertIn("429", status)
         self.assertIn(b"HostLimit", body)
         self.assertGreater(time.monotonic() - started, 0.9)
-        first.close()
 
     def test_a_body_that_drips_past_its_deadline_is_cut_off(self):
         for head, drop in ((b"Content-Length: 1000", b"x"), (b"Transfer-Encoding: chunked", b"1\r\nx\r\n")):

@@ -1,5 +1,6 @@
 /* The wire alone: the real server over faked models, for protocol tests and for measuring what a
  * request costs in serve/.   wire_server [Section.Key=VALUE]…   Runs until SIGTERM, which drains.
+ * FAKE_HOLD=BYTES in the environment: so much of HostLimit= is taken by nobody that ever leaves.
  */
 #include "serve/fake_daemon.h"
 
@@ -34,11 +35,16 @@ int main(int argc, char **argv)
     struct event *on_term;
     struct server_config config = {0};
     struct error err = {0};
+    const char *hold = getenv("FAKE_HOLD");
+    size_t hold_bytes = hold == NULL ? 0 : strtoul(hold, NULL, 10);
+    void *held = NULL;
 
     log_init(NULL);
     if (config_read(&source, &set, &err) != STATUS_OK)
         return fprintf(stderr, "%s\n", err.text), 78;
     fake_init(config_values(set)->memory.host_limit.bytes);
+    if (hold_bytes > 0 && host_pool_take(fake.pool, hold_bytes, &held) != STATUS_OK)
+        return fprintf(stderr, "there is no room to hold\n"), 1;
     fake.base = event_base_new();
     config.base = fake.base;
     config.config = config_values(set);
@@ -55,6 +61,8 @@ int main(int argc, char **argv)
     server_destroy(fake.server);
     event_free(on_term);
     event_base_free(fake.base);
+    if (held != NULL)
+        host_pool_give(fake.pool, held, hold_bytes);
     host_pool_destroy(fake.pool);
     ledger_destroy(fake.ledger);
     config_destroy(set);
