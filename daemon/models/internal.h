@@ -98,6 +98,7 @@ struct repository {
     _Atomic int64_t model_idle_us, model_drop_us;
     _Atomic uint64_t host_cache_bytes;
     pthread_mutex_t lock;
+    pthread_cond_t rested; /* with it: a model's is_moving fell */
     /* under lock */
     size_t entries, room;
     struct entry **entry;         /* sorted by name */

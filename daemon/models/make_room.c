@@ -69,24 +69,14 @@ static void give_activations(struct repository *repository, struct making_room *
                    batcher_trim(batcher, cached > wanted ? cached - wanted : 0));
 }
 
-static uint64_t drop_plans(struct model *model)
-{
-    uint64_t bytes;
-
-    if (queue_park(model->queue, PARK_IDLE) != STATUS_OK)
-        return 0;
-    bytes = network_drop_plans(model->network);
-    queue_resume(model->queue);
-    return bytes;
-}
-
 static void give_plans(struct repository *repository, struct making_room *making)
 {
     uint64_t freed;
 
     if (!on_host(repository) || lacking(making) == 0)
         return;
-    freed = room_evict_by(repository, lacking(making), NULL, making->request.until_us, drop_plans);
+    freed = room_evict_by(repository, lacking(making), NULL, making->request.until_us,
+                          resident_drop_plans);
     host_trim();
     note_freed(making, ROOM_PLANS, freed);
 }

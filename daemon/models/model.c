@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "models/model.h"
+#include "models/internal.h"
 #include "models/trial.h"
 
 struct model *model_ref(struct model *model)
@@ -179,12 +179,17 @@ void model_bequeath(struct model *model, struct model *heir)
     queue_set_heir(model->queue, heir->queue, model->version != heir->version);
 }
 
-struct model *model_that_answered(struct model *model, const struct request *request)
+struct model *model_that_answered(struct model *model, const struct request *request,
+                                  int64_t keep_us)
 {
     struct model *by = model;
 
     while (by->queue != request_queue(request) && by->heir != NULL)
         by = by->heir;
+    if (by != model) {
+        model_keep_alive(by, keep_us);
+        keeper_nudge(by->resident.repository); /* it has been idle since before it heard */
+    }
     (void)model_ref(by);
     model_unref(model);
     return by;

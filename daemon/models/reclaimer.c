@@ -109,13 +109,12 @@ static void rest(struct reclaimer *reclaimer, const struct reclaim_order *served
                  int64_t spent_us)
 {
     int64_t until_us = clock_now_us() + (int64_t)((double)spent_us * (1 / share - 1));
-    struct timespec until = {.tv_sec = until_us / 1000000, .tv_nsec = until_us % 1000000 * 1000};
     uint64_t number = reclaimer->goal_number;
 
     while (!reclaimer->stopping && (served != NULL || number == reclaimer->goal_number) &&
            clock_now_us() < until_us &&
            (LIST_FIRST(&reclaimer->orders, struct reclaim_order, link) == served))
-        (void)pthread_cond_timedwait(&reclaimer->work, &reclaimer->lock, &until);
+        clock_cond_wait(&reclaimer->work, &reclaimer->lock, until_us);
 }
 
 static void serve_order(struct reclaimer *reclaimer, struct reclaim_order *order)
@@ -257,7 +256,6 @@ enum status reclaimer_create(struct ledger *ledger, struct batcher *batcher,
                              struct host_pool *host_pool, struct reclaimer **out_reclaimer)
 {
     struct reclaimer *reclaimer = calloc(1, sizeof(*reclaimer));
-    pthread_condattr_t attributes;
     enum status status;
 
     if (reclaimer == NULL)
@@ -267,12 +265,9 @@ enum status reclaimer_create(struct ledger *ledger, struct batcher *batcher,
     reclaimer->host_pool = host_pool;
     reclaimer->slice_bytes = FIRST_SLICE_BYTES;
     list_init(&reclaimer->orders);
-    (void)pthread_condattr_init(&attributes);
-    (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&reclaimer->lock, NULL);
-    (void)pthread_cond_init(&reclaimer->work, &attributes);
+    clock_cond_init(&reclaimer->work);
     (void)pthread_cond_init(&reclaimer->settled, NULL);
-    (void)pthread_condattr_destroy(&attributes);
     status = start_thread(reclaimer);
     if (status != STATUS_OK) {
         deinit(reclaimer);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "models/folder.h"
 #include "models/internal.h"
 
@@ -228,6 +229,7 @@ enum status repository_create(const struct repository_config *config,
     }
     arena_init(&repository->arena);
     pthread_mutex_init(&repository->lock, NULL);
+    clock_cond_init(&repository->rested);
     pthread_mutex_init(&repository->changed_lock, NULL);
     repository->stop.kind = MESSAGE_STOP;
     repository->prove.kind = MESSAGE_PROVE;
@@ -267,6 +269,7 @@ void repository_destroy(struct repository *repository)
     fixed_close(&repository->fixed);
     mailbox_deinit(&repository->loader);
     pthread_mutex_destroy(&repository->changed_lock);
+    pthread_cond_destroy(&repository->rested);
     pthread_mutex_destroy(&repository->lock);
     arena_deinit(&repository->arena);
     free(repository);

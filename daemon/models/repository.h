@@ -113,8 +113,10 @@ MUST_CHECK enum status model_check_request(const struct model *model, struct req
                                            struct error *err);
 
 /* Of a request that was submitted to the model and is done: whoever answered, the model itself or
- * the one that took its place meanwhile.  Takes the caller's reference and returns one. */
-struct model *model_that_answered(struct model *model, const struct request *request);
+ * the one that took its place meanwhile, which now hears what the request says of its keep_alive.
+ * Takes the caller's reference and returns one. */
+struct model *model_that_answered(struct model *model, const struct request *request,
+                                  int64_t keep_us);
 
 /* ---- control ---- */
 
@@ -222,6 +224,9 @@ struct model_residency {
 };
 
 void model_read_residency(struct model *model, struct model_residency *out_residency);
+/* Blocks until the model does not move (any more); false: at `until_us` it still does.  Where it
+ * is then.  Not for I/O threads. */
+bool model_await_rest(struct model *model, int64_t until_us, enum residency *out_where);
 
 struct model_info { /* one row of the index */
     char name[256];

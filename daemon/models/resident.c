@@ -180,9 +180,10 @@ void resident_end_move(struct model *model)
         queue_resume(model->queue); /* whoever sees that it does not move can let it leave again */
     pthread_mutex_lock(&repository->lock);
     resident->is_moving = false;
+    pthread_cond_broadcast(&repository->rested);
     is_lost = resident->is_retired && resident->where != RESIDENCY_DEVICE;
     queue_read_use(model->queue, &use);
-    is_over = resident->is_retired && is_back && use.pending == 0;
+    is_over = resident->is_retired && resident->where == RESIDENCY_DEVICE && use.pending == 0;
     is_unproven = resident->is_unproven && is_back;
     pthread_mutex_unlock(&repository->lock);
     if (is_lost)
@@ -283,6 +284,18 @@ uint64_t resident_leave(struct model *model, enum residency to, enum park park,
     if (out_host_bytes != NULL)
         *out_host_bytes = host;
     return freed;
+}
+
+uint64_t resident_drop_plans(struct model *model)
+{
+    uint64_t bytes;
+
+    if (!begin_leaving(model, RESIDENCY_HOST, PARK_IDLE))
+        return 0;
+    bytes = network_drop_plans(model->network);
+    queue_resume(model->queue);
+    resident_end_move(model);
+    return bytes;
 }
 
 void resident_clear(struct model *model)
@@ -416,6 +429,20 @@ void model_read_residency(struct model *model, struct model_residency *out_resid
     pthread_mutex_lock(&repository->lock);
     resident_describe(model, out_residency);
     pthread_mutex_unlock(&repository->lock);
+}
+
+bool model_await_rest(struct model *model, int64_t until_us, enum residency *out_where)
+{
+    struct repository *repository = model->resident.repository;
+    bool rests;
+
+    pthread_mutex_lock(&repository->lock);
+    while (model->resident.is_moving && clock_now_us() < until_us)
+        clock_cond_wait(&repository->rested, &repository->lock, until_us);
+    rests = !model->resident.is_moving;
+    *out_where = model->resident.where;
+    pthread_mutex_unlock(&repository->lock);
+    return rests;
 }
 
 void repository_set_residency(struct repository *repository, int64_t model_idle_us,

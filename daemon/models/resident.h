@@ -63,6 +63,9 @@ void resident_start(struct model *model, struct repository *repository);
  * back.  Any thread but an I/O thread's. */
 uint64_t resident_leave(struct model *model, enum residency to, enum park park,
                         uint64_t *out_host_bytes);
+/* Frees its plans, if it is idle on the device, where it stays.  Returns the bytes given back.  The
+ * keeper's. */
+uint64_t resident_drop_plans(struct model *model);
 /* Brings back a model whose is_moving the caller set.  Any failure leaves it where it was or
  * further out. */
 MUST_CHECK enum status resident_return(struct model *model, struct error *err);

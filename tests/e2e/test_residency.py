@@ -534,8 +534,7 @@ class SlowDevice(Case):
     def test_of_a_model_that_is_being_loaded_there_is_no_plan_yet(self):
         self.admin("POST", "models/red/unload")
         load = self.begin("models/red/load", lambda row: row["state"] == "LOADING")
-        self.assertEqual(self.plan(), (400, "model 'red' is being loaded or unloaded, or its load failed: `sluicectl "
-                                            "models` says which"))
+        self.assertEqual(self.plan(), (503, "model 'red' is being loaded, it is not ready yet"))
         load.join()
         self.assertEqual(self.plan(), (200, None))
 

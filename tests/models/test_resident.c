@@ -48,13 +48,18 @@ static struct model_residency residency_of(const char *name)
     return info.residency;
 }
 
-static struct model *find_m(void)
+static struct model *find(const char *name)
 {
     struct model *found;
     struct error err;
 
-    assert_ok(repository_find(bench.repository, "m", "", &found, &err));
+    assert_ok(repository_find(bench.repository, name, "", &found, &err));
     return found;
+}
+
+static struct model *find_m(void)
+{
+    return find("m");
 }
 
 static float asked[WIDTH] = {1, 2, 3};
@@ -162,10 +167,16 @@ static void a_pinned_model_stays_whoever_asks(void **state)
     assert_int_equal(repository_evict(bench.repository, UINT64_MAX), 0);
 }
 
+/* Blocks until it rests there. */
 static void await_where(const char *name, enum residency where)
 {
-    while (residency_of(name).where != where)
-        (void)sched_yield();
+    struct model *model = find(name);
+
+    pthread_mutex_lock(&bench.repository->lock);
+    while (model->resident.where != where || model->resident.is_moving)
+        pthread_cond_wait(&bench.repository->rested, &bench.repository->lock);
+    pthread_mutex_unlock(&bench.repository->lock);
+    model_unref(model);
 }
 
 static void the_governor_s_word_makes_idle_models_leave(void **state)
@@ -588,9 +599,44 @@ static void a_request_that_waits_for_a_model_is_answered_by_the_load_that_replac
         fail_msg("%s", waiter.ask.request.error.text);
     assert_multiplied(&waiter.ask, 2);
     ask_end(&waiter.ask);
-    away = model_that_answered(away, &waiter.ask.request);
+    away = model_that_answered(away, &waiter.ask.request, INT64_C(3600000000));
+    assert_int_equal(residency_of("m").keep_alive_us, INT64_C(3600000000));
     assert_ptr_equal(away->queue, request_queue(&waiter.ask.request));
     model_unref(away);
+}
+
+struct rest {
+    struct model *model;
+    enum residency where;
+    bool rests;
+};
+
+static void *await_rest(void *arg)
+{
+    struct rest *rest = arg;
+
+    rest->rests = model_await_rest(rest->model, CLOCK_NEVER, &rest->where);
+    return NULL;
+}
+
+static void who_waits_for_the_end_of_a_move_hears_of_it(void **state)
+{
+    struct rest rest = {.rests = true};
+    pthread_t thread;
+
+    (void)state;
+    write_multiplier("m", "max_batch_size: 8");
+    load_everything();
+    assert_ok(put_to_sleep("m", SLEEP_ALL));
+    rest.model = find_m();
+    take_move(rest.model);
+    assert_false(model_await_rest(rest.model, clock_now_us(), &rest.where));
+    assert_int_equal(pthread_create(&thread, NULL, await_rest, &rest), 0);
+    resident_end_move(rest.model);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(rest.rests);
+    assert_int_equal(rest.where, RESIDENCY_DROPPED);
+    model_unref(rest.model);
 }
 
 static void a_later_version_answers_who_named_none(void **state)
@@ -610,7 +656,7 @@ static void a_later_version_answers_who_named_none(void **state)
     assert_int_equal(waiter.status, STATUS_OK);
     assert_multiplied(&waiter.ask, 3);
     ask_end(&waiter.ask);
-    away = model_that_answered(away, &waiter.ask.request);
+    away = model_that_answered(away, &waiter.ask.request, KEEP_ALIVE_DEFAULT);
     assert_string_equal(model_version(away), "2");
     model_unref(away);
 }
@@ -817,6 +863,7 @@ int main(void)
         TEST(requests_and_evictions_meet_without_harm),
         TEST(a_request_that_waits_for_a_model_is_answered_by_the_load_that_replaces_it),
         TEST(a_later_version_answers_who_named_none),
+        TEST(who_waits_for_the_end_of_a_move_hears_of_it),
         TEST(who_does_not_fit_the_new_model_is_refused),
         TEST(a_model_whose_file_changed_does_not_come_back_but_can_be_unloaded),
         TEST(a_way_back_that_was_put_off_and_then_fails_is_told_to_who_waits),

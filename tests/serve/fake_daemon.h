@@ -229,6 +229,14 @@ void model_keep_alive(struct model *model, int64_t keep_us)
     model->keep_us = keep_us;
 }
 
+bool model_await_rest(struct model *model, int64_t until_us, enum residency *out_where)
+{
+    (void)model;
+    (void)until_us;
+    *out_where = RESIDENCY_DEVICE;
+    return true;
+}
+
 void model_read_residency(struct model *model, struct model_residency *out_residency)
 {
     (void)model;
@@ -243,9 +251,11 @@ void model_unref(struct model *model)
 {
     (void)model;
 }
-struct model *model_that_answered(struct model *model, const struct request *request)
+struct model *model_that_answered(struct model *model, const struct request *request,
+                                  int64_t keep_us)
 {
     (void)request;
+    (void)keep_us;
     return model;
 }
 

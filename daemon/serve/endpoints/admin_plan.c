@@ -3,14 +3,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "models/profiling.h"
 #include "serve/endpoints/admin_job.h"
 
 /* A model on its way to or from the device is waited for so long. */
-enum { MOVE_WAIT_US = 2000000, LOOK_NS = 5000000 };
+enum { MOVE_WAIT_US = 2000000 };
 
 struct plan_job {
     struct admin_job job; /* first; its call holds the model */
@@ -46,19 +45,16 @@ static enum status write_profile(const struct plan_job *job, struct model *model
 /* The model is the caller's until queue_leave(); false: *out_moves says whether it only moves. */
 static bool visit(struct model *model, bool *out_moves)
 {
-    const struct timespec pause = {.tv_nsec = LOOK_NS};
     int64_t until_us = clock_now_us() + MOVE_WAIT_US;
-    struct model_residency residency;
+    enum residency where = RESIDENCY_DEVICE;
 
-    for (;;) {
+    *out_moves = false;
+    while (!*out_moves && where == RESIDENCY_DEVICE) {
         if (queue_visit(model_queue(model)))
             return true;
-        model_read_residency(model, &residency);
-        *out_moves = residency.is_moving;
-        if (!residency.is_moving || clock_now_us() >= until_us)
-            return false;
-        (void)nanosleep(&pause, NULL);
+        *out_moves = !model_await_rest(model, until_us, &where);
     }
+    return false;
 }
 
 static enum status make_plan(struct admin_job *job, FILE *to, struct error *err)
@@ -69,11 +65,13 @@ static enum status make_plan(struct admin_job *job, FILE *to, struct error *err)
     bool moves;
 
     if (!visit(model, &moves))
-        return error_set(err, STATUS_PRECONDITION,
-                         moves ? "model '%s' is on its way to the device: ask again in a moment"
-                               : "model '%s' is not on the device: a request or `sluicectl wake` "
+        return moves ? error_set(err, STATUS_UNAVAILABLE,
+                                 "model '%s' is on its way to the device: ask again in a moment",
+                                 model_name(model))
+                     : error_set(err, STATUS_PRECONDITION,
+                                 "model '%s' is not on the device: a request or `sluicectl wake` "
                                  "brings it back",
-                         model_name(model));
+                                 model_name(model));
     status = plan_job->profile ? write_profile(plan_job, model, to, err)
                                : write_plan(plan_job, model, to, err);
     queue_leave(model_queue(model));
@@ -119,15 +117,9 @@ static enum status prepare(struct call *call, struct plan_job *job, struct error
     const Sluice__V1__AdminRequest *request = admin_request(call);
     const struct model_port *ports;
     size_t count;
-    enum status status = repository_find(call->server->repository, request->model, request->version,
-                                         &call->model, err);
 
-    if (status == STATUS_UNAVAILABLE) /* of the model, not of the server */
-        return error_set(err, STATUS_PRECONDITION,
-                         "model '%s' is being loaded or unloaded, or its load failed: `sluicectl "
-                         "models` says which",
-                         request->model);
-    TRY(status);
+    TRY(repository_find(call->server->repository, request->model, request->version, &call->model,
+                        err));
     if (model_max_batch_size(call->model) > 0 && request->batch > model_max_batch_size(call->model))
         return error_set(err, STATUS_INVALID,
                          "batch %" PRId64 " is larger than max_batch_size %" PRId64 " of '%s'",

@@ -291,6 +291,11 @@ static enum status bind_outputs(struct call *call, struct error *err)
     return STATUS_OK;
 }
 
+static int64_t keep_alive_of(const struct call *call)
+{
+    return call->infer->has_keep_alive ? call->infer->keep_alive_us : KEEP_ALIVE_DEFAULT;
+}
+
 static enum status bind_request(struct call *call, struct error *err)
 {
     struct request *request = &call->request;
@@ -304,8 +309,7 @@ static enum status bind_request(struct call *call, struct error *err)
     request->queue_timeout_us = call->infer->timeout_us;
     request->deadline_us = call->deadline_us;
     request->any_version = call->infer->model_version[0] == '\0';
-    model_keep_alive(call->model,
-                     call->infer->has_keep_alive ? call->infer->keep_alive_us : KEEP_ALIVE_DEFAULT);
+    model_keep_alive(call->model, keep_alive_of(call));
     request->keeps_inputs = true; /* they lie in the body, which goes with the call */
     return STATUS_OK;
 }
@@ -415,7 +419,7 @@ void infer_finish(struct call *call)
 {
     struct error err = {0};
 
-    call->model = model_that_answered(call->model, &call->request);
+    call->model = model_that_answered(call->model, &call->request, keep_alive_of(call));
     if (call->answered)
         return;
     if (shared_check(call, &err) != STATUS_OK) {
