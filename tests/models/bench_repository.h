@@ -148,6 +148,28 @@ static inline struct message multiplier(void)
     return multiplier_by(1);
 }
 
+/* Tanh(x · V) · W: between the products lies an activation, whatever is fused. */
+static inline void write_two_steps(const char *name)
+{
+    enum { WIDE = 64, INNER = 8 };
+    static float weights[WIDE * INNER];
+    struct message graph = {0};
+
+    for (size_t i = 0; i < WIDE * INNER; i++)
+        weights[i] = (float)(i % 5);
+    put_text(&graph, GRAPH_NAME, "g");
+    put_tensor(&graph, GRAPH_TENSOR, "v", FLOAT, 2, (int64_t[]){WIDE, INNER}, weights,
+               sizeof(weights));
+    put_tensor(&graph, GRAPH_TENSOR, "w", FLOAT, 2, (int64_t[]){INNER, 4}, weights,
+               INNER * 4 * sizeof(weights[0]));
+    put_node(&graph, "MatMul", "x v", "g");
+    put_node(&graph, "Tanh", "g", "h");
+    put_node(&graph, "MatMul", "h w", "y");
+    put_floats(&graph, GRAPH_INPUT, "x", BATCH, WIDE);
+    put_floats(&graph, GRAPH_OUTPUT, "y", BATCH, 4);
+    write_model(name, 1, &graph);
+}
+
 /* y = x − the sum of each column, in a form whose rows are not followed through the graph: running
  * it shows that a row's answer depends on the others. */
 static inline struct message mixer(void)

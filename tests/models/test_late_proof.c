@@ -9,30 +9,9 @@
 
 #include "models/bench_repository.h"
 
-enum { WIDTH = 64, INNER = 8 };
+enum { WIDTH = 64 };
 
 static float asked[2 * WIDTH] = {1, 2, 3};
-
-/* Tanh(x · V) · W: between the products lies an activation, whatever is fused. */
-static void write_two_steps(const char *name)
-{
-    static float weights[WIDTH * INNER];
-    struct message graph = {0};
-
-    for (size_t i = 0; i < WIDTH * INNER; i++)
-        weights[i] = (float)(i % 5);
-    put_text(&graph, GRAPH_NAME, "g");
-    put_tensor(&graph, GRAPH_TENSOR, "v", FLOAT, 2, (int64_t[]){WIDTH, INNER}, weights,
-               sizeof(weights));
-    put_tensor(&graph, GRAPH_TENSOR, "w", FLOAT, 2, (int64_t[]){INNER, 4}, weights,
-               INNER * 4 * sizeof(weights[0]));
-    put_node(&graph, "MatMul", "x v", "g");
-    put_node(&graph, "Tanh", "g", "h");
-    put_node(&graph, "MatMul", "h w", "y");
-    put_floats(&graph, GRAPH_INPUT, "x", BATCH, WIDTH);
-    put_floats(&graph, GRAPH_OUTPUT, "y", BATCH, 4);
-    write_model(name, 1, &graph);
-}
 
 /* ---- the moment between publication and proof ---- */
 
