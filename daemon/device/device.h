@@ -123,6 +123,7 @@ struct device {
     bool fuses_shuffles; /* … a shuffle of channels as one step (ops/mix_channels.h) or part of one
                           */
     bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */
+    bool spreads_rows; /* values may be parts of larger ones with a stride (operand.outer_stride) */
     unsigned view_alignment; /* bytes: what lies inside of another value begins at a multiple of
                               * them, or is copied; 0: anywhere */
     bool lays_narrow_last;   /* its kernels take 16-bit floats and bytes channels last, too */

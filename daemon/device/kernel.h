@@ -31,9 +31,9 @@ struct operand {
     enum dtype dtype;
     enum layout layout;
     struct shape shape;
-    /* Elements from one index of dimension 0 to the next: more than dense when the value is a slice
-     * of a larger one (concat by construction).  0: dense.  Only given to kernels with
-     * KERNEL_STRIDED. */
+    /* Elements from one index of dimension 0 to the next, when the value is a part of a larger one
+     * whose rows lie between its own (engine/share.c).  0: dense.  Only given to kernels with
+     * KERNEL_STRIDED, that do not refuse it. */
     int64_t outer_stride;
     /* Its elements when they never change (PLAIN, dense); else NULL.  Those of large weights may be
      * out of memory: prepare() reads them only to fill a piece that weights_share() said is new. */
@@ -51,6 +51,12 @@ struct kernel_call {
     struct device *device;
     unsigned threads;
 };
+
+/* Elements from one index of dimension 0 to the next; `dense`: where nothing lies between. */
+static inline int64_t operand_stride(const struct operand *operand, int64_t dense)
+{
+    return operand->outer_stride != 0 ? operand->outer_stride : dense;
+}
 
 /* An operand as the operators' rules see it. */
 static inline struct tensor operand_tensor(const struct operand *operand)
@@ -130,7 +136,7 @@ enum kernel_flag {
     KERNEL_IN_PLACE_1 = 1 << 1,    /* … of in[1] */
     KERNEL_IN_PLACE_LAST = 1 << 2, /* … of the last input (a fused residual that is not added
                                       behind an activation) */
-    KERNEL_STRIDED = 1 << 3,       /* honours outer_stride of in[0] and out[0] */
+    KERNEL_STRIDED = 1 << 3,       /* honours every outer_stride that it does not refuse */
     KERNEL_BATCH_INEXACT = 1 << 4, /* cannot keep "same row, same bits" (a scale over all rows …) */
     KERNEL_LAYOUT_CHANGE =
         1 << 5,             /* reorder: in[0] and out[0] may have any two layouts of `layouts` */

@@ -370,6 +370,7 @@ static enum status make(struct making *making, const struct shape *shapes,
                                          .fuses_shuffles = making->network->device->fuses_shuffles,
                                          .fuses_narrow = making->network->device->fuses_narrow};
     struct plan *plan = making->plan;
+    bool pays;
 
     TRY(set_inputs(making, shapes, values, err));
     TRY(making_infer(making, err));
@@ -384,7 +385,11 @@ static enum status make(struct making *making, const struct shape *shapes,
     TRY(order_nodes(making, err));
     TRY(making_share(making, err));
     TRY(making_select(making, err));
-    TRY(making_place(making, err));
+    TRY(making_place(making, &pays, err));
+    if (!pays) {
+        making->sharing_costs = true;
+        return STATUS_UNSUPPORTED;
+    }
     plan->steps = arena_take_array(&plan->arena, making->nodes, sizeof(*plan->steps));
     plan->batch_exact = true;
     plan->makes_strings = plan->rest != NULL;
@@ -472,7 +477,8 @@ static enum status compile_once(struct network *network, struct program *program
                             .program = program,
                             .plan = plan,
                             .exiles = exiles,
-                            .exile = UINT32_MAX};
+                            .exile = UINT32_MAX,
+                            .shares_least = exiles->shares_least};
     enum status status;
 
     if (plan == NULL)
@@ -485,6 +491,7 @@ static enum status compile_once(struct network *network, struct program *program
         if (plan->step_count == 0)
             release_choices(&making);
         plan_destroy(plan);
+        exiles->shares_least = exiles->shares_least || making.sharing_costs;
         if (making.exile == UINT32_MAX)
             return status;
         return exiles_add(exiles, making.exile) == STATUS_OK ? STATUS_UNSUPPORTED : no_memory(err);
@@ -494,19 +501,23 @@ static enum status compile_once(struct network *network, struct program *program
     return STATUS_OK;
 }
 
-/* Again while there is a node more that the device's kernels turn out not to do. */
+/* Again while there is a node more that the device's kernels turn out not to do, and when too much
+ * was shared. */
 static enum status compile(struct network *network, struct program *program,
                            const struct shape *shapes, const void *const *values,
                            struct plan **out_plan, struct error *err)
 {
     struct exiles exiles = {0};
     size_t before;
+    bool shared_least;
     enum status status;
 
     do {
         before = exiles.count;
+        shared_least = exiles.shares_least;
         status = compile_once(network, program, shapes, values, &exiles, out_plan, err);
-    } while (status == STATUS_UNSUPPORTED && exiles.count > before);
+    } while (status == STATUS_UNSUPPORTED &&
+             (exiles.count > before || exiles.shares_least != shared_least));
     free(exiles.ids);
     return status;
 }

@@ -291,6 +291,8 @@ enum where { IN_ARENA, IN_HOST, IN_INPUT, IN_OUTPUT };
 struct set {
     uint32_t parent; /* itself: a root */
     uint64_t offset; /* within the parent */
+    uint64_t pitch;  /* bytes from one of its rows to the next there; 0: nothing lies between */
+    bool is_rigid;   /* what lies in it knows its rows to be dense: they stay together */
     uint64_t bytes;
     enum where where;
     uint32_t bound;       /* index of the input or output */
@@ -320,10 +322,13 @@ struct making {
     const struct operand **trial_list;
     struct operand **operands; /* by value id */
     size_t nodes;
-    struct node **order;       /* the nodes that remain */
-    struct choice *choices;    /* per node of order */
-    bool *placed;              /* per node of order: done by placing, no step */
-    struct set *sets;          /* by value id */
+    struct node **order;    /* the nodes that remain */
+    struct choice *choices; /* per node of order */
+    bool *placed;           /* per node of order: done by placing, no step */
+    struct set *sets;       /* by value id */
+    bool shares_least;      /* only parts that are sets of their own and whose rows stay together */
+    bool shares_more;       /* there are others */
+    bool sharing_costs;     /* … and the peak would be lower without them */
     uint64_t *scratch_offsets; /* per node of order */
     size_t own_outputs;        /* graph outputs that are the program's; carried ones follow */
     size_t *output_of;         /* graph output → program output */
@@ -342,6 +347,7 @@ struct making {
 struct exiles {
     size_t count, room;
     uint32_t *ids;
+    bool shares_least; /* besides: the plan's peak was higher than it need be, see making_place() */
 };
 
 /* prepare.c: true shapes for everything that can be known; folds; takes branches. */
@@ -384,8 +390,10 @@ MUST_CHECK enum status groups_make(const struct making *making, struct groups *o
 void groups_free(struct groups *groups);
 /* select.c: kernels for the nodes that are left. */
 enum status making_select(struct making *making, struct error *err);
-/* place.c: order, lifetimes, results over dead inputs, offsets, the peak. */
-enum status making_place(struct making *making, struct error *err);
+/* place.c: order, lifetimes, results over dead inputs, offsets, the peak.  Parts of larger values
+ * may keep those in memory for longer: *out_pays is false when the peak would be lower if less were
+ * shared (making->shares_least). */
+enum status making_place(struct making *making, bool *out_pays, struct error *err);
 
 /* ---- packing ---- */
 
@@ -413,11 +421,37 @@ void store_keep(const char *folder, const struct plan_buffer *buffers, size_t co
 /* The set that the value's bytes are in, and where in it. */
 struct set *making_root(const struct making *making, const struct value *value,
                         uint64_t *out_offset);
+/* Elements from one of the value's rows to the next in its root; 0: it is dense. */
+int64_t making_stride(const struct making *making, const struct value *value);
 /* Whether the value is all of its root. */
 bool making_covers(const struct making *making, const struct value *value);
 bool making_same_layout(const struct making *making, const struct value *a, const struct value *b);
+/* Where a part lies in its whole. */
+struct spot {
+    uint64_t rows;   /* 1: the part is dense; else its rows, `pitch` bytes from one to the next */
+    uint64_t pitch;  /* 0: dense */
+    uint64_t offset; /* bytes before (the first row of) the part */
+};
+/* The spot of what begins at `start` of the axis; false when parts cannot lie in the whole, or this
+ * one's beginning is inside a block of channels, or where the device's kernels do not want a value
+ * to begin. */
+bool making_spot(const struct making *making, const struct value *whole, size_t axis, int64_t start,
+                 struct spot *out_spot);
+/* A set that was laid into another is a root again. */
+void making_take_out(struct making *making, struct set *set);
+/* join.c: whether all who make or use the value, but for `maker`, take the strides of things as
+ * they are. */
+MUST_CHECK enum status making_may_spread(struct making *making, const struct node *maker,
+                                         const struct value *value, bool *out_may);
+/* Lays the parts of a Concat into it; *out_joined when all are. */
+MUST_CHECK enum status making_join(struct making *making, struct node *node, size_t axis,
+                                   bool *out_joined);
 /* Lays a root into another root. */
 void making_lay(struct making *making, struct set *child, struct set *root, uint64_t offset);
+/* select.c: whether the kernel that computes the node where all operands are dense does so with the
+ * strides that they have now. */
+MUST_CHECK enum status making_takes_strides(struct making *making, const struct node *node,
+                                            bool *out_takes);
 /* In an arena, the device's or the host's: not bound by whoever runs the plan. */
 static inline bool set_is_inner(const struct set *set)
 {

@@ -50,7 +50,7 @@ bool making_may_overlay(const struct making *making, const struct node *node, si
     const struct set *root;
 
     if (in == NULL || in->constant != NULL || out == NULL || out->shape_bound ||
-        !making_covers(making, in) ||
+        !making_covers(making, in) || making_stride(making, out) != 0 ||
         making_value_on_host(making, in) != making_value_on_host(making, out) ||
         making->sets[in->id].bytes != making->sets[out->id].bytes ||
         !making_same_layout(making, in, out) ||
@@ -245,7 +245,34 @@ enum status making_bound(const struct making *making, uint64_t *out_bytes)
     return status;
 }
 
-enum status making_place(struct making *making, struct error *err)
+/* The bound as it would be if less were shared; nothing of `making` changes. */
+static enum status bound_sharing_least(const struct making *making, uint64_t *out_bytes)
+{
+    const uint64_t saved = making->plan->order_saves_bytes;
+    struct making other = *making;
+    struct arena arena;
+    enum status status = STATUS_NO_MEMORY;
+
+    arena_init(&arena);
+    other.arena = &arena;
+    other.shares_least = true;
+    other.order = arena_copy(&arena, making->order, making->nodes * sizeof(*other.order));
+    other.choices = arena_copy(&arena, making->choices, making->nodes * sizeof(*other.choices));
+    if (other.order != NULL && other.choices != NULL)
+        status = making_share(&other, NULL);
+    if (status == STATUS_OK)
+        status = making_reorder(&other);
+    if (status == STATUS_OK) {
+        making_live(&other);
+        making_overlay(&other);
+        status = making_bound(&other, out_bytes);
+    }
+    making->plan->order_saves_bytes = saved;
+    arena_deinit(&arena);
+    return status;
+}
+
+static enum status place(struct making *making, struct error *err)
 {
     struct plan *plan = making->plan;
     struct planner_result packed;
@@ -273,6 +300,17 @@ enum status making_place(struct making *making, struct error *err)
     plan->carried_bytes = carried_end(making);
     plan->peak_node = heaviest_step(buffers, count, making->nodes + 1);
     plan->requested_bytes = requested_at(making, plan->peak_node);
+    return STATUS_OK;
+}
+
+enum status making_place(struct making *making, bool *out_pays, struct error *err)
+{
+    uint64_t least = UINT64_MAX;
+
+    if (making->shares_more && bound_sharing_least(making, &least) != STATUS_OK)
+        return error_set(err, STATUS_NO_MEMORY, "no memory to plan");
+    TRY(place(making, err));
+    *out_pays = making->plan->peak_bytes <= least;
     return STATUS_OK;
 }
 

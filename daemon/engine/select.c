@@ -91,7 +91,8 @@ static struct operand describe(const struct making *making, const struct value *
 {
     struct operand operand = {.dtype = value->dtype,
                               .shape = value->shape,
-                              .layout = value_is_blockable(making, value) ? layout : LAYOUT_PLAIN};
+                              .layout = value_is_blockable(making, value) ? layout : LAYOUT_PLAIN,
+                              .outer_stride = making_stride(making, value)};
 
     if (value->constant != NULL) {
         /* Large elements may have left memory while layouts are tried; refuses() reads none. */
@@ -246,11 +247,24 @@ static enum status make_call(struct making *making, struct node *node, struct ke
     return STATUS_OK;
 }
 
+static bool has_strides(const struct kernel_call *call)
+{
+    for (size_t i = 0; i < call->inputs; i++)
+        if (call->in[i] != NULL && call->in[i]->outer_stride != 0)
+            return true;
+    for (size_t i = 0; i < call->outputs; i++)
+        if (call->out[i] != NULL && call->out[i]->outer_stride != 0)
+            return true;
+    return false;
+}
+
 /* NULL, or the reason why the layouts of the call are not for this kernel. */
 static const char *layout_refusal(const struct kernel *kernel, const struct kernel_call *call)
 {
     uint32_t layouts = kernel->layouts != 0 ? kernel->layouts : 1U << LAYOUT_PLAIN;
 
+    if ((kernel->flags & KERNEL_STRIDED) == 0 && has_strides(call))
+        return "a part of something larger, in rows that lie apart";
     if ((kernel->flags & KERNEL_LAYOUT_CHANGE) != 0)
         return NULL;
     for (size_t i = 0; i < call->inputs; i++) {
@@ -275,6 +289,46 @@ static const char *layout_refusal(const struct kernel *kernel, const struct kern
             return "the output's layout";
     }
     return NULL;
+}
+
+static const char *find_refusal(const struct kernel *kernel, const struct kernel_call *call)
+{
+    const char *why = layout_refusal(kernel, call);
+
+    return why == NULL && kernel->refuses != NULL ? kernel->refuses(call) : why;
+}
+
+/* The operands as they are, with or without strides. */
+static void fill_final(const struct making *making, const struct node *node, struct trial *trial,
+                       bool dense)
+{
+    for (size_t i = 0; i < node->inputs + node->outputs; i++) {
+        const struct value *value = i < node->inputs ? node->in[i] : node->out[i - node->inputs];
+
+        trial->list[i] = value == NULL ? NULL : &trial->operands[i];
+        if (value == NULL)
+            continue;
+        trial->operands[i] = describe(making, value, making_layout(making, value));
+        if (dense)
+            trial->operands[i].outer_stride = 0;
+    }
+}
+
+enum status making_takes_strides(struct making *making, const struct node *node, bool *out_takes)
+{
+    const struct kernel *const *list = making_kernels(making, node);
+    struct trial trial;
+
+    *out_takes = false;
+    TRY(make_trial(making, node, &trial));
+    fill_final(making, node, &trial, true);
+    while (list != NULL && *list != NULL && find_refusal(*list, &trial.call) != NULL)
+        list++;
+    if (list == NULL || *list == NULL)
+        return STATUS_OK;
+    fill_final(making, node, &trial, false);
+    *out_takes = find_refusal(*list, &trial.call) == NULL;
+    return STATUS_OK;
 }
 
 static enum status note_refusal(struct making *making, struct choice *choice, size_t room,
@@ -439,11 +493,9 @@ static enum status choose_kernel(struct making *making, struct node *node, struc
         return error_set(err, STATUS_NO_MEMORY, "no memory to plan node '%s'", node->name);
     for (; list != NULL && *list != NULL; list++) {
         const struct kernel *kernel = *list;
-        const char *why = layout_refusal(kernel, &call);
+        const char *why = find_refusal(kernel, &call);
         struct error reason = {.text = ""};
 
-        if (why == NULL && kernel->refuses != NULL)
-            why = kernel->refuses(&call);
         if (why == NULL) {
             enum status status =
                 prepare_kernel(making, node, kernel, &call, &choice->prepare, &reason);

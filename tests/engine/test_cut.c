@@ -1,4 +1,6 @@
 /* What only a run can tell: shapes out of values, branches, bounds. */
+#include <math.h>
+
 #include "rig.h"
 
 static int setup(void **state)
@@ -307,6 +309,45 @@ static void a_branch_of_a_constant_condition_needs_no_cut(void **state)
     network_destroy(network);
 }
 
+/* y = Concat(a, b) + Reshape(a, shape), shape fed, a = Abs(x): `a` goes on behind the cut, dense.
+ */
+static void what_goes_on_behind_a_cut_is_no_part_of_a_batch(void **state)
+{
+    enum { ROWS = 3, WIDTH = 4, COUNT = ROWS * WIDTH };
+    struct rig *rig = *state;
+    struct graph *graph = graph_create();
+    struct value *in[2] = {make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, WIDTH)),
+                           make_value(graph, "shape", DTYPE_INT64, SHAPE(2))};
+    struct value *a = APPLY(graph, "Abs", in[0]), *b = APPLY(graph, "Neg", in[0]);
+    struct node *both = NODE(graph, "Concat", a, b);
+    struct value *sum = APPLY(graph, "ReduceSum", both->out[0], INTS(graph, 0, 1));
+    struct value *y = APPLY(graph, "Add", APPLY(graph, "Reshape", a, in[1]), sum);
+    const struct shape shapes[2] = {SHAPE(ROWS, WIDTH), SHAPE(2)};
+    const int64_t wanted[2] = {2, 6};
+    float x[COUNT], expected = 0;
+    const struct run_buffer buffers[2] = {{x, sizeof(x)}, {(void *)(uintptr_t)wanted, 16}};
+    struct placed placed = {.refuses = false};
+    struct network *network;
+    struct shape found;
+    struct plan *plan;
+
+    set_attr_int(both, "axis", 1);
+    y->dtype = DTYPE_FLOAT;
+    set_borders(graph, 2, in, 1, &y);
+    network = make_network(rig, graph);
+    plan = make_plan(network, shapes);
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = (float)(i - 5);
+        expected += fabsf(x[i]) - x[i];
+    }
+    assert_ok(run_placed(rig, plan, 2, buffers, &placed, &found));
+    for (int i = 0; i < COUNT; i++)
+        assert_true(((float *)placed.data[0])[i] == fabsf(x[i]) + expected);
+    free(placed.data[0]);
+    plan_unref(plan);
+    network_destroy(network);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -317,6 +358,7 @@ int main(void)
         cmocka_unit_test(a_bound_becomes_its_true_shape_behind_the_cut),
         cmocka_unit_test(a_branch_is_taken_once_its_condition_is_known),
         cmocka_unit_test(a_branch_of_a_constant_condition_needs_no_cut),
+        cmocka_unit_test(what_goes_on_behind_a_cut_is_no_part_of_a_batch),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

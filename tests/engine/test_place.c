@@ -170,6 +170,141 @@ static void a_residual_added_behind_an_activation_is_kept_until_then(void **stat
         assert_float_equal(fused[i], apart[i], 1e-4);
 }
 
+/* ---- parts of a batch ---- */
+
+enum { PIXELS = 6 * 5, PARTS = 32, IMAGES = 3 };
+
+static struct value *convolve(struct graph *graph, struct value *x, int64_t from, int64_t to,
+                              uint32_t seed)
+{
+    return APPLY(graph, "Conv", x, make_floats(graph, SHAPE(to, from, 1, 1), seed));
+}
+
+/* Concat(x, a, b) where a and b are made from x: in one go, or x and a first. */
+static struct graph *parts_graph(bool by_two)
+{
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, PARTS, 6, 5));
+    struct value *first = convolve(graph, x, PARTS, PARTS, 1);
+    struct value *a = convolve(graph, first, PARTS, PARTS, 2);
+    struct node *two = NODE(graph, "Concat", first, a), *all;
+    struct value *b, *y;
+
+    set_attr_int(two, "axis", 1);
+    b = convolve(graph, two->out[0], 2 * PARTS, PARTS, 3);
+    all = by_two ? NODE(graph, "Concat", two->out[0], b) : NODE(graph, "Concat", first, a, b);
+    set_attr_int(all, "axis", 1);
+    y = convolve(graph, all->out[0], 3 * PARTS, PARTS, 4);
+    set_borders(graph, 1, &x, 1, &y);
+    return graph;
+}
+
+static size_t run_parts(struct rig *rig, struct network *network, int64_t images, const float *in,
+                        float *out)
+{
+    const struct shape shape = SHAPE(images, PARTS, 6, 5);
+    const size_t count = (size_t)images * PARTS * PIXELS;
+    struct plan *plan = make_plan(network, &shape);
+    size_t steps = count_steps(plan);
+
+    assert_ok(run_floats(rig, plan, in, count, out, count));
+    plan_unref(plan);
+    return steps;
+}
+
+/* Also where a concatenation begins with the parts of an earlier one. */
+static void parts_of_a_batch_are_made_where_they_belong(void **state)
+{
+    static float in[IMAGES * PARTS * PIXELS], all[IMAGES * PARTS * PIXELS], one[PARTS * PIXELS];
+    struct rig *rig = *state;
+
+    for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); i++)
+        in[i] = (float)((int)(i * 37 % 101) - 50) / 64;
+    for (int by_two = 0; by_two < 2; by_two++) {
+        struct network *network = make_network(rig, parts_graph(by_two != 0));
+
+        /* four convolutions, and a reorder on either side */
+        assert_int_equal(run_parts(rig, network, IMAGES, in, all), 6);
+        for (size_t i = 0; i < IMAGES; i++) {
+            (void)run_parts(rig, network, 1, in + i * PARTS * PIXELS, one);
+            assert_memory_equal(all + i * PARTS * PIXELS, one, sizeof(one));
+        }
+        network_destroy(network);
+    }
+}
+
+/* What does not take rows that lie apart (a product, here) keeps the parts out; nothing is wrong.
+ */
+static void a_user_that_wants_dense_rows_keeps_them(void **state)
+{
+    enum { ROWS = 3, WIDTH = 8 };
+    struct rig *rig = *state;
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, WIDTH));
+    struct value *a = APPLY(graph, "Neg", x), *b = APPLY(graph, "Abs", x);
+    struct node *concat = NODE(graph, "Concat", a, b);
+    struct value *sums = APPLY(graph, "MatMul", a, make_floats(graph, SHAPE(WIDTH, 2 * WIDTH), 7));
+    struct value *y = APPLY(graph, "Add", APPLY(graph, "Exp", concat->out[0]), sums);
+    const struct shape shape = SHAPE(ROWS, WIDTH), single = SHAPE(1, WIDTH);
+    struct network *network;
+    struct plan *plan;
+    float in[ROWS * WIDTH], out[2 * ROWS * WIDTH], row[2 * WIDTH];
+
+    set_attr_int(concat, "axis", 1);
+    set_borders(graph, 1, &x, 1, &y);
+    network = make_network(rig, graph);
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        in[i] = (float)(i % 7 - 3) / 4;
+    plan = make_plan(network, &shape);
+    assert_ok(run_floats(rig, plan, in, ROWS * WIDTH, out, 2 * ROWS * WIDTH));
+    plan_unref(plan);
+    for (size_t i = 0; i < ROWS; i++) {
+        plan = make_plan(network, &single);
+        assert_ok(run_floats(rig, plan, in + i * WIDTH, WIDTH, row, 2 * WIDTH));
+        assert_memory_equal(out + i * 2 * WIDTH, row, sizeof(row));
+        plan_unref(plan);
+    }
+    network_destroy(network);
+}
+
+/* A part that is made early and small would keep all of the whole in memory meanwhile. */
+static void parts_stay_apart_where_the_peak_would_rise(void **state)
+{
+    enum { SMALL = 16, LARGE = 128 };
+    struct rig *rig = *state;
+    uint64_t peaks[2];
+
+    for (int joined = 0; joined < 2; joined++) {
+        struct graph *graph = graph_create();
+        struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(2, SMALL, 6, 5));
+        struct value *small = convolve(graph, x, SMALL, SMALL, 1);
+        struct value *wide = convolve(graph, small, SMALL, 4 * LARGE, 2);
+        struct value *wider = convolve(graph, wide, 4 * LARGE, 4 * LARGE, 5), *y;
+        struct value *large = convolve(graph, wider, 4 * LARGE, LARGE, 3);
+        const struct shape shape = SHAPE(2, SMALL, 6, 5);
+        struct network *network;
+        struct plan_facts facts;
+        struct plan *plan;
+
+        if (joined != 0) {
+            struct node *concat = NODE(graph, "Concat", small, large);
+
+            set_attr_int(concat, "axis", 1);
+            y = convolve(graph, concat->out[0], SMALL + LARGE, SMALL, 4);
+        } else {
+            y = APPLY(graph, "Add", convolve(graph, large, LARGE, SMALL, 4), small);
+        }
+        set_borders(graph, 1, &x, 1, &y);
+        network = make_network(rig, graph);
+        plan = make_plan(network, &shape);
+        plan_read(plan, &facts);
+        peaks[joined] = facts.peak_bytes;
+        plan_unref(plan);
+        network_destroy(network);
+    }
+    assert_int_equal(peaks[0], peaks[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +315,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_view_keeps_what_it_views, setup, teardown),
         cmocka_unit_test_setup_teardown(a_residual_added_behind_an_activation_is_kept_until_then,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(parts_of_a_batch_are_made_where_they_belong, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(a_user_that_wants_dense_rows_keeps_them, setup, teardown),
+        cmocka_unit_test_setup_teardown(parts_stay_apart_where_the_peak_would_rise, setup,
+                                        teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,6 +129,8 @@ void trial_failed(const struct trial *trial, const char *what);
 void check_outputs(const struct trial *trial, const struct stage *stage, unsigned block);
 void expect_same_bits(const struct trial *trial, const struct stage *first, int team, enum way way,
                       const char *what);
+/* spread.c: where the kernel takes strides, rows that lie apart give the same bits. */
+void expect_same_apart(const struct trial *trial, const struct stage *first);
 /* The last row computed alone must have the bits that it has among the others. */
 void expect_same_row(const struct trial *trial, const struct stage *first);
 

@@ -90,6 +90,7 @@ static bool try_kernel(struct trial *trial)
     check_outputs(trial, &stage, trial->tester->devices[0]->channel_block);
     if (trial->tester->teams > 1)
         expect_same_bits(trial, &stage, 1, APART, "several threads give other bits than one");
+    expect_same_apart(trial, &stage);
     if (trial->test->rows && trial->out[0].shape.rank > 0 && trial->out[0].shape.dims[0] > 1)
         expect_same_row(trial, &stage);
     if (may_lie_over(trial, &stage, 0, KERNEL_IN_PLACE))

@@ -7,7 +7,8 @@
  *
  * For each kernel and each layout that it takes, the operands are packed (padding zero), the kernel
  * runs, the padding of the results must be zero, and they are unpacked and compared.  One thread
- * and several must give the same bits, in place and apart likewise.  On a device with memory of its
+ * and several must give the same bits, in place and apart likewise, and operands whose rows lie
+ * apart where the kernel takes strides.  On a device with memory of its
  * own operands are copied there and back, and what every kernel refuses is left to the host.  A
  * failure prints the state of the random generator; OP_TEST_SEED=0x… replays it.
  */

@@ -25,6 +25,8 @@ bool broadcast_wants_pack(const struct operand *out, const struct operand *in)
 
 static const char *refuses_operand(const struct operand *out, const struct operand *in)
 {
+    if (in->outer_stride > 0 && in->shape.rank != out->shape.rank)
+        return "rows that lie apart, of lower rank";
     if (in->layout != LAYOUT_PLAIN)
         return in->layout == out->layout && in->shape.rank == out->shape.rank
                    ? NULL

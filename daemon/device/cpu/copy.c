@@ -48,6 +48,13 @@ static enum status enqueue(const void *state, const struct kernel_call *call,
     return STATUS_OK;
 }
 
+static const char *refuses_dropout(const struct kernel_call *call)
+{
+    return call->outputs > 1 && call->out[1] != NULL && call->out[1]->outer_stride != 0
+               ? "a mask whose rows lie apart"
+               : NULL;
+}
+
 const struct kernel kernel_identity_copy = {
     .name = "cpu:copy",
     .flags = KERNEL_IN_PLACE | KERNEL_STRIDED | KERNEL_PASSES,
@@ -61,6 +68,7 @@ const struct kernel kernel_dropout_copy = {
     .name = "cpu:copy",
     .flags = KERNEL_IN_PLACE | KERNEL_STRIDED | KERNEL_PASSES,
     .layouts = FLAT_LAYOUTS,
+    .refuses = refuses_dropout,
     .prepare = prepare,
     .enqueue = enqueue,
     .release = free,

@@ -185,6 +185,7 @@ static enum status open_cpu(const struct device_config *config, struct device **
     cpu->device.memory = host_source();
     cpu->device.multiplies_bytes = true;
     cpu->device.weighs_bytes = true;
+    cpu->device.spreads_rows = true;
     cpu->device.channel_block = isa == CPU_AVX512 ? 16 : 8;
     cpu->device.fuses_attention = true;
     cpu->device.fuses_preludes = isa != CPU_BASELINE; /* what direct.c needs */

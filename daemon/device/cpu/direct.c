@@ -311,10 +311,14 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     const struct direct_ops *ops = state->ops;
     struct direct *p = &state->plan;
     const int64_t pitch = direct_pitch(p);
+    int64_t y_floats;
 
     set_axes(p, form);
-    p->x_image = p->in_blocks * p->in[0] * p->in[1] * pitch;
-    p->y_image = p->out_blocks * p->size[0] * p->size[1] * ops->vector;
+    p->x_image = operand_stride(call->in[CONV_X], p->in_blocks * p->in[0] * p->in[1] * pitch);
+    y_floats = p->out_blocks * p->size[0] * p->size[1] * ops->vector;
+    p->y_image = operand_stride(call->out[0], y_floats);
+    p->residual_image =
+        p->epilogue.has_residual ? operand_stride(call->in[CONV_RESIDUAL], y_floats) : p->y_image;
     p->flat = !p->thin && !form->transposed && is_pointwise(p);
     p->packs = !p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1;
     p->line = p->flat ? p->out[0] * p->out[1] : p->out[1];
@@ -421,7 +425,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 #define DIRECT(variant, refuses_what)                                                              \
     const struct kernel kernel_##variant = {                                                       \
         .name = "cpu:direct",                                                                      \
-        .flags = KERNEL_IN_PLACE_LAST,                                                             \
+        .flags = KERNEL_IN_PLACE_LAST | KERNEL_STRIDED,                                            \
         .layouts = 1u << LAYOUT_BLOCKED,                                                           \
         .in_layouts = 1u << LAYOUT_PLAIN,                                                          \
         .refuses = refuses_what,                                                                   \

@@ -38,7 +38,7 @@ struct direct {
     int64_t groups;
     int64_t x_shuffle, filter_shuffle; /* as in struct conv_attrs */
     int64_t in[2], stride[2], dilation[2], kernel[2], pad[2];
-    int64_t x_image; /* floats from one image to the next */
+    int64_t x_image; /* floats from one image to the next; like y_image and residual_image */
     bool thin;       /* plain input of few channels: each is a block of its own, of one channel */
     bool prelude;    /* x becomes max(low, x * scale + shift) when it is packed */
     float prelude_low;
@@ -47,7 +47,7 @@ struct direct {
      * Pixels are those of a phase: `apart` in the result, which is `size` large. */
     int64_t out[2], out_channels, out_blocks;
     int64_t size[2], apart[2];
-    int64_t y_image;
+    int64_t y_image, residual_image;
     bool flat;
     int64_t line, lines; /* pixels of a line; lines of all images */
     /* Tiles: so many pixels of all lines (flat), or so many lines, of one image or of whole ones.

@@ -170,6 +170,7 @@ static const micro_fn micros[ROWS + 1][WAYS][DIRECT_PANEL_BLOCKS] = {EACH_ROWS(M
 struct segment { /* pixels of one line */
     const float *v;
     int64_t at; /* of the first one in a block of channels of y */
+    int64_t image;
     int64_t pixels;
 };
 
@@ -227,6 +228,9 @@ static void run_segment(const struct conv_run *run, struct part part, const stru
     const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
     const bool finishes = finish_is_needed(&p->epilogue, run->residual);
     const bool finishes_now = finishes && is_last(part);
+    const float *residuals = run->residual != NULL
+                                 ? run->residual + segment->image * (p->residual_image - p->y_image)
+                                 : NULL;
     const bool after = p->epilogue.residual_after;
     const enum way way = p->thin           ? THIN
                          : p->scattered    ? SCATTERED
@@ -237,7 +241,7 @@ static void run_segment(const struct conv_run *run, struct part part, const stru
 
     while (group < groups) {
         const int64_t at = segment->at + panel->first * strip.y_block + done * strip.y_pitch;
-        const float *residual = run->residual != NULL ? run->residual + at : NULL;
+        const float *residual = residuals != NULL ? residuals + at : NULL;
         const int64_t left_groups = groups - group, rows = (segment->pixels - done) / left_groups;
 
         /* The larger ones come last. */
@@ -427,6 +431,7 @@ static void run_flat(const struct conv_run *run, struct tile tile, struct part p
     for (int64_t pixel = tile.first, end = tile.first + tile.count; pixel < end;) {
         const int64_t image = pixel / p->line, at = pixel % p->line, left = end - pixel;
         struct segment segment = {.at = image * p->y_image + at * VW,
+                                  .image = image,
                                   .pixels = left < p->line - at ? left : p->line - at};
 
         segment.v = p->packs ? run->scratch + (pixel - tile.first) * VW
@@ -449,6 +454,7 @@ static void run_lines(const struct conv_run *run, struct tile tile, struct part 
         const struct segment segment = {
             .v = run->scratch + row * p->row,
             .at = image * p->y_image + (y_row * p->size[1] + place[1]) * VW,
+            .image = image,
             .pixels = (p->size[1] - place[1] + p->apart[1] - 1) / p->apart[1]};
 
         if (y_row < p->size[0])

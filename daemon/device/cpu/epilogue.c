@@ -70,11 +70,12 @@ void epilogue_clear_padding(const struct epilogue *epilogue, float *y, const str
     const size_t used = (size_t)shape->dims[1] % block;
     const size_t cells = (size_t)shape_product(shape, 2, shape->rank);
     const size_t blocks = ((size_t)shape->dims[1] + block - 1) / block;
+    const size_t image = (size_t)operand_stride(out, (int64_t)(blocks * cells * block));
 
     if (out->layout != LAYOUT_BLOCKED || used == 0 || epilogue_activate(epilogue, 0) == 0)
         return;
-    for (size_t n = 1; n <= (size_t)shape->dims[0]; n++) {
-        float *last = y + (n * blocks - 1) * cells * block;
+    for (size_t n = 0; n < (size_t)shape->dims[0]; n++) {
+        float *last = y + n * image + (blocks - 1) * cells * block;
 
         for (size_t cell = 0; cell < cells; cell++)
             memset(last + cell * block + used, 0, (block - used) * sizeof(float));

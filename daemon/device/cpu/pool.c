@@ -57,7 +57,8 @@ struct window_job {
     struct pool_plane pool;
     const float *x;
     float *y;
-    size_t planes, x_floats, y_floats; /* of a plane */
+    size_t planes, x_floats, y_floats;     /* of a plane */
+    size_t image_planes, x_image, y_image; /* of an image; floats to the next one */
 };
 
 static void run_window(void *arg, unsigned member, unsigned members)
@@ -66,8 +67,12 @@ static void run_window(void *arg, unsigned member, unsigned members)
     size_t from, to;
 
     team_share(job->planes, member, members, &from, &to);
-    for (size_t i = from; i < to; i++)
-        job->ops->window(&job->pool, job->x + i * job->x_floats, job->y + i * job->y_floats);
+    for (size_t i = from; i < to; i++) {
+        const size_t image = i / job->image_planes, plane = i % job->image_planes;
+
+        job->ops->window(&job->pool, job->x + image * job->x_image + plane * job->x_floats,
+                         job->y + image * job->y_image + plane * job->y_floats);
+    }
 }
 
 static enum status pool_windows(enum pool_kind kind, const struct kernel_call *call,
@@ -87,6 +92,9 @@ static enum status pool_windows(enum pool_kind kind, const struct kernel_call *c
     job.planes = planes_of(x, job.pool.block);
     job.x_floats = (size_t)shape_product(x, 2, x->rank) * job.pool.block;
     job.y_floats = (size_t)shape_product(y, 2, y->rank) * job.pool.block;
+    job.image_planes = shape_count(x) > 0 ? job.planes / (size_t)x->dims[0] : 1;
+    job.x_image = (size_t)operand_stride(call->in[0], (int64_t)(job.image_planes * job.x_floats));
+    job.y_image = (size_t)operand_stride(call->out[0], (int64_t)(job.image_planes * job.y_floats));
     taps = (double)shape_product(
         &(struct shape){.rank = 3,
                         .dims = {job.pool.window.kernel[0], job.pool.window.kernel[1],
@@ -119,6 +127,7 @@ struct global_job {
     const float *x;
     float *y;
     size_t planes, block, cells, channels, blocks;
+    size_t x_image, y_image; /* floats from one image to the next */
     bool blocked_out;
 };
 
@@ -131,15 +140,13 @@ static void run_global(void *arg, unsigned member, unsigned members)
     for (size_t i = from; i < to; i++) {
         size_t channel = i % job->blocks * job->block;
         size_t left = job->channels - channel;
+        const float *x = job->x + i / job->blocks * job->x_image + channel * job->cells;
+        float *y = job->y + i / job->blocks * job->y_image + channel;
         float out[16];
 
-        job->ops->global(job->kind, job->x + i * job->cells * job->block, job->cells, job->block,
-                         out);
-        if (job->blocked_out) /* the padding is zero in and out */
-            memcpy(job->y + i * job->block, out, job->block * sizeof(float));
-        else
-            memcpy(job->y + i / job->blocks * job->channels + channel, out,
-                   (left < job->block ? left : job->block) * sizeof(float));
+        job->ops->global(job->kind, x, job->cells, job->block, out);
+        /* blocked: the padding is zero in and out */
+        memcpy(y, out, (job->blocked_out || left > job->block ? job->block : left) * sizeof(float));
     }
 }
 
@@ -165,6 +172,10 @@ static enum status pool_all(enum pool_kind kind, const struct kernel_call *call,
 
     job.blocks = (job.channels + job.block - 1) / job.block;
     job.planes = planes_of(x, job.block);
+    job.x_image =
+        (size_t)operand_stride(call->in[0], (int64_t)(job.blocks * job.block * job.cells));
+    job.y_image = (size_t)operand_stride(
+        call->out[0], (int64_t)(job.blocked_out ? job.blocks * job.block : job.channels));
     team_run(team_size(run->lane->threads, (double)(job.planes * job.cells * job.block) / 8),
              run_global, &job);
     return STATUS_OK;
@@ -266,16 +277,24 @@ static enum status enqueue_lrn(const void *state, const struct kernel_call *call
     return STATUS_OK;
 }
 
-const struct kernel kernel_max_pool_vector = {
-    .name = "cpu:vector", .layouts = BOTH, .refuses = refuses_window, .enqueue = enqueue_max};
-const struct kernel kernel_average_pool_vector = {
-    .name = "cpu:vector", .layouts = BOTH, .refuses = refuses_window, .enqueue = enqueue_average};
+const struct kernel kernel_max_pool_vector = {.name = "cpu:vector",
+                                              .flags = KERNEL_STRIDED,
+                                              .layouts = BOTH,
+                                              .refuses = refuses_window,
+                                              .enqueue = enqueue_max};
+const struct kernel kernel_average_pool_vector = {.name = "cpu:vector",
+                                                  .flags = KERNEL_STRIDED,
+                                                  .layouts = BOTH,
+                                                  .refuses = refuses_window,
+                                                  .enqueue = enqueue_average};
 const struct kernel kernel_global_average_pool_vector = {.name = "cpu:vector",
+                                                         .flags = KERNEL_STRIDED,
                                                          .layouts = BOTH,
                                                          .out_layouts = BOTH,
                                                          .refuses = refuses_global,
                                                          .enqueue = enqueue_global_average};
 const struct kernel kernel_global_max_pool_vector = {.name = "cpu:vector",
+                                                     .flags = KERNEL_STRIDED,
                                                      .layouts = BOTH,
                                                      .out_layouts = BOTH,
                                                      .refuses = refuses_global,

@@ -14,7 +14,7 @@ struct job {
     void *to;
     size_t images, cells, channels;
     size_t from_block, to_block;
-    size_t from_channels, to_channels; /* padding included */
+    size_t from_image, to_image; /* elements from one to the next */
     size_t element_bytes;
 };
 
@@ -37,10 +37,10 @@ static size_t block_of(enum layout layout, unsigned channel_block, size_t channe
     static void move_##type(const struct job *job, size_t image, size_t first, size_t count)       \
     {                                                                                              \
         const size_t fb = job->from_block, tb = job->to_block, cells = job->cells;                 \
-        const type *restrict from = (const type *)job->from + image * job->from_channels * cells + \
+        const type *restrict from = (const type *)job->from + image * job->from_image +            \
                                     first / fb * fb * cells + first % fb;                          \
-        type *restrict to = (type *)job->to + image * job->to_channels * cells +                   \
-                            first / tb * tb * cells + first % tb;                                  \
+        type *restrict to =                                                                        \
+            (type *)job->to + image * job->to_image + first / tb * tb * cells + first % tb;        \
         const size_t fc = fb == 1 ? cells : 1, tc = tb == 1 ? cells : 1;                           \
                                                                                                    \
         for (size_t s0 = 0; s0 < cells; s0 += 32) {                                                \
@@ -93,10 +93,9 @@ static void turn(const float *from, size_t from_step, float *to, size_t to_step,
 static void turn_words(const struct job *job, size_t image, size_t first, size_t count)
 {
     const size_t fb = job->from_block, tb = job->to_block, cells = job->cells;
-    const float *from = (const float *)job->from + image * job->from_channels * cells +
-                        first / fb * fb * cells + first % fb;
-    float *to =
-        (float *)job->to + image * job->to_channels * cells + first / tb * tb * cells + first % tb;
+    const float *from =
+        (const float *)job->from + image * job->from_image + first / fb * fb * cells + first % fb;
+    float *to = (float *)job->to + image * job->to_image + first / tb * tb * cells + first % tb;
 
     if (fb == 1)
         turn(from, cells, to, tb, count, cells);
@@ -167,8 +166,8 @@ static void move(const struct job *job, size_t image, size_t first, size_t count
 static void clear_padding(const struct job *job, size_t image)
 {
     const size_t used = job->channels % job->to_block, block = job->to_block;
-    char *last = (char *)job->to +
-                 ((image + 1) * job->to_channels - block) * job->cells * job->element_bytes;
+    const size_t before = image * job->to_image + job->channels / block * block * job->cells;
+    char *last = (char *)job->to + before * job->element_bytes;
 
     for (size_t s = 0; s < job->cells; s++)
         memset(last + (s * block + used) * job->element_bytes, 0,
@@ -196,7 +195,7 @@ static void run_job(void *arg, unsigned member, unsigned members)
         size_t count = job->channels - first < group ? job->channels - first : group;
 
         move(job, i / groups, first, count);
-        if (first + count == job->channels && job->to_channels > job->channels)
+        if (first + count == job->channels && job->channels % job->to_block != 0)
             clear_padding(job, i / groups);
     }
 }
@@ -209,7 +208,18 @@ static const char *refuses(const struct kernel_call *call)
         return "strings have no layouts";
     if (in->shape.rank < 3)
         return "fewer than 3 dimensions have no layouts";
+    if (in->layout == call->out[0]->layout && (in->outer_stride | call->out[0]->outer_stride) != 0)
+        return "images that lie apart, in the same layout";
     return NULL;
+}
+
+/* From an image to the next. */
+static size_t image_elements(const struct operand *operand, size_t channels, size_t cells,
+                             size_t block)
+{
+    const size_t padded = (channels + block - 1) / block * block;
+
+    return (size_t)operand_stride(operand, (int64_t)(padded * cells));
 }
 
 static enum status enqueue(const void *state, const struct kernel_call *call,
@@ -233,15 +243,15 @@ static enum status enqueue(const void *state, const struct kernel_call *call,
     job.element_bytes = dtype_bytes(in->dtype);
     job.from_block = block_of(in->layout, block, job.channels);
     job.to_block = block_of(out->layout, block, job.channels);
-    job.from_channels = (job.channels + job.from_block - 1) / job.from_block * job.from_block;
-    job.to_channels = (job.channels + job.to_block - 1) / job.to_block * job.to_block;
+    job.from_image = image_elements(in, job.channels, job.cells, job.from_block);
+    job.to_image = image_elements(out, job.channels, job.cells, job.to_block);
     team_run(team_size(run->lane->threads, (double)bytes / 4), run_job, &job);
     return STATUS_OK;
 }
 
 const struct kernel kernel_reorder_move = {
     .name = "cpu:move",
-    .flags = KERNEL_LAYOUT_CHANGE,
+    .flags = KERNEL_LAYOUT_CHANGE | KERNEL_STRIDED,
     .layouts = 1u << LAYOUT_PLAIN | 1u << LAYOUT_BLOCKED | 1u << LAYOUT_NHWC,
     .refuses = refuses,
     .enqueue = enqueue,

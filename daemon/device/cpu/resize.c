@@ -174,6 +174,15 @@ static uint64_t extrapolation_bits(enum dtype dtype, float value)
     return bits;
 }
 
+char *resize_row_out(const struct resize_state *state, void *out, int64_t row)
+{
+    const int64_t length = state->axes[state->outer].out * state->inner;
+
+    return (char *)out +
+           (row / state->image_rows * state->image_elements + row % state->image_rows * length) *
+               (int64_t)state->bytes;
+}
+
 void resize_release(void *opaque)
 {
     struct resize_state *state = opaque;
@@ -257,9 +266,13 @@ static enum status plan(struct resize_state *state, const struct kernel_call *ca
     state->rows = 1;
     for (size_t i = 0; i < row; i++)
         state->rows *= state->axes[i].out;
+    state->axes[0].stride = operand_stride(call->in[0], state->axes[0].stride);
     for (size_t i = row + 1; i < count; i++)
         state->inner *= state->axes[i].in;
     state->bytes = dtype_bytes(call->in[0]->dtype);
+    state->image_rows = row > 0 && state->rows > 0 ? state->rows / state->axes[0].out : state->rows;
+    state->image_elements =
+        operand_stride(call->out[0], state->image_rows * state->axes[row].out * state->inner);
     state->doubles_row = count > 0 && state->axes[row].taps == 1 && is_doubling(&state->axes[row]);
     if (attrs->coordinate_transformation_mode == RESIZE_TF_CROP_AND_RESIZE)
         state->extrapolation = extrapolation_bits(call->in[0]->dtype, attrs->extrapolation_value);
@@ -285,6 +298,20 @@ enum status resize_prepare(struct kernel_prepare *prepare, struct resize_state *
     return STATUS_OK;
 }
 
+static bool is_strided(const struct kernel_call *call)
+{
+    return call->in[0]->outer_stride != 0 || call->out[0]->outer_stride != 0;
+}
+
+/* Whether what changes lies behind dimension 0: then images pass one by one. */
+static bool changes_rows(const struct operand *in, const struct operand *out)
+{
+    for (size_t i = 1; i < in->shape.rank; i++)
+        if (in->shape.dims[i] != out->shape.dims[i])
+            return true;
+    return false;
+}
+
 const char *resize_refuse(const struct kernel_call *call)
 {
     const struct resize_attrs *attrs = call->attrs;
@@ -301,6 +328,8 @@ const char *resize_refuse(const struct kernel_call *call)
             return "an axis is too long";
     if (crops && !dtype_is_float(in->dtype))
         return "tf_crop_and_resize of integers";
+    if (is_strided(call) && !changes_rows(in, call->out[0]))
+        return "images that lie apart, and none is resized";
     if (in->layout != LAYOUT_BLOCKED)
         return NULL;
     if (crops)

@@ -20,6 +20,8 @@ struct resize_state {
     size_t outer; /* axes before the row */
     struct resize_taps axes[SHAPE_MAX_RANK + 1];
     int64_t rows;           /* of the output */
+    int64_t image_rows;     /* of them that lie behind each other: an image's */
+    int64_t image_elements; /* from there to the next image's */
     int64_t inner;          /* elements behind the row axis */
     size_t bytes;           /* of an element */
     bool doubles_row;       /* nearest: exactly twice as long */
@@ -48,6 +50,8 @@ void resize_release(void *state);
  * numbers of the outer axes come out of `combination`; *weight is multiplied by theirs. */
 int64_t resize_source_row(const struct resize_state *state, int64_t row, unsigned combination,
                           float *weight);
+/* Where output row `row` begins. */
+char *resize_row_out(const struct resize_state *state, void *out, int64_t row);
 bool resize_has_outside(const struct resize_taps *row);
 /* `elements` of the extrapolation value. */
 void resize_fill_outside(const struct resize_state *state, char *to, int64_t elements);

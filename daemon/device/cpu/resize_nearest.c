@@ -64,11 +64,11 @@ static void nearest_share(void *arg, unsigned member, unsigned members)
         float weight = 1;
         int64_t offset = resize_source_row(state, (int64_t)i, 0, &weight);
         const char *from = (const char *)job->run->in[0] + offset * (int64_t)state->bytes;
-        char *to = (char *)job->run->out[0] + i * row_bytes;
+        char *to = resize_row_out(state, job->run->out[0], (int64_t)i);
 
         if (offset == OUTSIDE)
             resize_fill_outside(state, to, row->out * state->inner);
-        else if (offset == before)
+        else if (offset == before && (int64_t)i % state->image_rows != 0)
             memcpy(to, to - row_bytes, row_bytes);
         else if (crops)
             crop_row(state, from, to);
@@ -106,6 +106,7 @@ static enum status run_nearest(const void *opaque, const struct kernel_call *cal
 
 const struct kernel kernel_resize_nearest = {
     .name = "cpu:nearest",
+    .flags = KERNEL_STRIDED,
     .layouts = 1 << LAYOUT_PLAIN | 1 << LAYOUT_BLOCKED | 1 << LAYOUT_NHWC,
     .refuses = refuse_nearest,
     .prepare = prepare_nearest,

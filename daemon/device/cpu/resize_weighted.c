@@ -109,7 +109,6 @@ static void weighted_share(void *arg, unsigned member, unsigned members)
     size_t sum_bytes = job->dtype == DTYPE_DOUBLE ? sizeof(double) : sizeof(float);
     /* one element before the row, zero: what OUTSIDE points at */
     char *sums = job->scratch + member * job->scratch_each + (size_t)state->inner * sum_bytes;
-    size_t row_bytes = (size_t)(row->out * state->inner) * state->bytes;
     unsigned combinations = 1;
     bool crops = resize_has_outside(row);
     size_t first, last;
@@ -119,7 +118,7 @@ static void weighted_share(void *arg, unsigned member, unsigned members)
         combinations *= state->axes[i].taps;
     team_share((size_t)state->rows, member, members, &first, &last);
     for (size_t i = first; i < last; i++) {
-        char *to = (char *)job->run->out[0] + i * row_bytes;
+        char *to = resize_row_out(state, job->run->out[0], (int64_t)i);
         int64_t offset = 0;
 
         for (unsigned c = 0; c < combinations && offset != OUTSIDE; c++) {
@@ -183,6 +182,7 @@ static enum status run_weighted(const void *opaque, const struct kernel_call *ca
 
 const struct kernel kernel_resize_weighted = {
     .name = "cpu:weighted",
+    .flags = KERNEL_STRIDED,
     .layouts = 1 << LAYOUT_PLAIN | 1 << LAYOUT_BLOCKED | 1 << LAYOUT_NHWC,
     .refuses = refuse_weighted,
     .prepare = prepare_weighted,

@@ -133,6 +133,7 @@ static void make_plan(const struct kernel_call *call, const struct conv_geometry
     const int64_t out_h = g->window.out[0], out_w = g->window.out[1];
     const bool large = ceil_div(out_h, 4) * ceil_div(out_w, 4) >= LARGE_MAP;
     struct winograd *p = &state->plan;
+    const int64_t y_floats = ceil_div(g->out_channels, ops->vector) * out_h * out_w * ops->vector;
 
     state->ops = ops;
     p->m = large && !cpu_is_strict(call->device) ? 4 : 2;
@@ -155,6 +156,10 @@ static void make_plan(const struct kernel_call *call, const struct conv_geometry
     p->tiles_across = ceil_div(out_w, p->m);
     p->tiles = g->batch * p->tiles_down * p->tiles_across;
     p->epilogue = ((const struct conv_attrs *)call->attrs)->epilogue;
+    p->x_image = operand_stride(call->in[CONV_X], p->in_blocks * p->h * p->w * ops->vector);
+    p->y_image = operand_stride(call->out[0], y_floats);
+    p->residual_image =
+        p->epilogue.has_residual ? operand_stride(call->in[CONV_RESIDUAL], y_floats) : p->y_image;
     state->time_ns =
         (double)(p->tiles * p->points) * (double)(g->in_channels * g->out_channels) / 40;
     p->members = team_most(call->threads, state->time_ns);
@@ -270,7 +275,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
 
 const struct kernel kernel_conv_winograd = {
     .name = "cpu:winograd",
-    .flags = KERNEL_IN_PLACE_LAST,
+    .flags = KERNEL_IN_PLACE_LAST | KERNEL_STRIDED,
     .layouts = 1u << LAYOUT_BLOCKED,
     .refuses = refuses,
     .prepare = prepare,

@@ -14,10 +14,11 @@ struct winograd {
     enum winograd_order order;
     int64_t images, in_channels, out_channels;
     int64_t h, w, out_h, out_w, pad_top, pad_left;
-    int64_t in_blocks, out_blocks;           /* of channels */
-    int64_t panels;                          /* of two output blocks */
-    int64_t tiles_across, tiles_down, tiles; /* tiles: of all images */
-    int64_t block_tiles, blocks;             /* tiles at a time */
+    int64_t in_blocks, out_blocks;            /* of channels */
+    int64_t panels;                           /* of two output blocks */
+    int64_t x_image, y_image, residual_image; /* floats from one image to the next */
+    int64_t tiles_across, tiles_down, tiles;  /* tiles: of all images */
+    int64_t block_tiles, blocks;              /* tiles at a time */
     int64_t stride;   /* floats from one channel block to the next in the scratch */
     unsigned members; /* at most */
     struct epilogue epilogue;

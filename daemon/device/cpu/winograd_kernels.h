@@ -167,7 +167,7 @@ INLINE void block_in(const int m, const struct conv_run *run, int64_t first, int
         const float *from;
 
         locate(p, first + k, &image, &y, &x);
-        from = run->x + (image * p->in_blocks + channel_block) * plane;
+        from = run->x + image * p->x_image + channel_block * plane;
         y -= p->pad_top;
         x -= p->pad_left;
         if (y >= 0 && x >= 0 && y + m + 2 <= p->h && x + m + 2 <= p->w) {
@@ -196,9 +196,9 @@ INLINE void block_out(const int m, const struct conv_run *run, const float *prod
         const float *residual;
 
         locate(p, first + k, &image, &y, &x);
-        at = ((image * p->out_blocks + channel_block) * p->out_h + y) * to.row + x * VW;
-        residual = run->residual != NULL ? run->residual + at : NULL;
-        to.y = run->y + at;
+        at = (channel_block * p->out_h + y) * to.row + x * VW;
+        residual = run->residual != NULL ? run->residual + image * p->residual_image + at : NULL;
+        to.y = run->y + image * p->y_image + at;
         to.residual = after ? NULL : residual;
         to.rows = p->out_h - y < m ? p->out_h - y : m;
         to.columns = p->out_w - x < m ? p->out_w - x : m;
