@@ -143,8 +143,8 @@ static void move(const struct job *job, size_t image, size_t first, size_t count
         return;
     }
     if (is_picture(job, count)) {
-        interleave_3((const uint8_t *)job->from + image * 3 * job->cells, job->cells,
-                     (uint8_t *)job->to + image * 3 * job->cells);
+        interleave_3((const uint8_t *)job->from + image * job->from_image, job->cells,
+                     (uint8_t *)job->to + image * job->to_image);
         return;
     }
     switch (job->element_bytes) {

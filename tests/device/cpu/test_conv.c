@@ -652,22 +652,37 @@ static void copy_input(const struct op_test *test, const struct test_array *in,
         out[0].values[i] = in[0].values[i];
 }
 
+static void expect_reorders(enum dtype type, struct shape shape)
+{
+    const struct op_test test = {.op = "Reorder",
+                                 .domain = "sluice",
+                                 .inputs = 1,
+                                 .in = {{type, shape}},
+                                 .reference = copy_input,
+                                 .rows = true};
+
+    op_test_run(tester, &test);
+}
+
 static void reorders_keep_every_element(void **state)
 {
     static const enum dtype types[] = {DTYPE_FLOAT, DTYPE_INT64, DTYPE_UINT8, DTYPE_FLOAT16};
 
     (void)state;
-    for (int i = 0; i < 12; i++) {
-        struct op_test test = {.op = "Reorder",
-                               .domain = "sluice",
-                               .inputs = 1,
-                               .in = {{types[i % 4], test_random_shape(3 + (size_t)i % 3, 1, 37)}},
-                               .reference = copy_input,
-                               .rows = true};
+    for (size_t i = 0; i < 12; i++) {
+        struct shape shape = test_random_shape(3 + i % 3, 1, 37);
 
-        test.in[0].shape.dims[0] = 2;
-        op_test_run(tester, &test);
+        shape.dims[0] = 2;
+        expect_reorders(types[i % 4], shape);
     }
+}
+
+/* Three channels of bytes have code of their own. */
+static void pictures_keep_every_element(void **state)
+{
+    (void)state;
+    for (int64_t width = 15; width < 20; width++)
+        expect_reorders(DTYPE_UINT8, (struct shape){4, {2, 3, 7, width}});
 }
 
 int main(void)
@@ -689,6 +704,7 @@ int main(void)
         cmocka_unit_test(computed_weights_and_other_types_are_right),
         cmocka_unit_test(transposed_convolutions_are_right),
         cmocka_unit_test(reorders_keep_every_element),
+        cmocka_unit_test(pictures_keep_every_element),
     };
 
     return run_cases_on_each_isa(tests);

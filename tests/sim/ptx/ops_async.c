@@ -96,6 +96,8 @@ static void wait_for(struct warp *warp, uint32_t mask, uint32_t keep)
         while (done < lane->count && lane->copies[done].group + keep < lane->group &&
                !warp->stopped)
             complete(warp, number, &lane->copies[done++]);
+        if (done == 0)
+            continue;
         lane->count -= done;
         memmove(lane->copies, lane->copies + done, lane->count * sizeof(struct async_copy));
     }

@@ -6,13 +6,15 @@
 #include "support/unit.h"
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and
- * what a plan knows without computing it.  Weights of float products are floats there.
+ * what a plan knows without computing it.  Weights of float products are floats there, and shuffles
+ * of channels are transpositions: graphs for the device have neither (device.fuses_shuffles).
  */
 static const char *const left_to_host[] = {"constant",
                                            "dynamic_quantize_lstm",
                                            "linear_classifier",
                                            "linear_regressor",
                                            "matmul_bytes",
+                                           "mix_channels",
                                            "normalizer",
                                            "scaler",
                                            "shape",
