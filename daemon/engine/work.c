@@ -62,8 +62,11 @@ uint64_t node_row_work(const struct node *node)
 
 static struct tensor tensor_of(const struct operand *operand)
 {
-    return operand == NULL ? (struct tensor){.dtype = DTYPE_NONE}
-                           : (struct tensor){.dtype = operand->dtype, .shape = operand->shape};
+    struct tensor tensor = {.dtype = DTYPE_NONE};
+
+    if (operand != NULL)
+        tensor = (struct tensor){.dtype = operand->dtype, .shape = operand->shape};
+    return tensor;
 }
 
 static uint64_t operand_bytes(const struct step *step, const struct operand *operand)

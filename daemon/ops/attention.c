@@ -23,7 +23,7 @@ struct shape attention_output_shape(const struct attention_attrs *attrs,
 
 struct attention_view attention_view(const struct shape *shape, const struct attention_axes *axes)
 {
-    int64_t strides[SHAPE_MAX_RANK], stride = 1;
+    int64_t strides[SHAPE_MAX_RANK] = {0}, stride = 1;
     struct attention_view view = {.row = 0};
 
     for (size_t i = shape->rank; i-- > 0;) {

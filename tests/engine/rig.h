@@ -41,6 +41,23 @@ static inline void rig_close(struct rig *rig)
     device_close(rig->device);
 }
 
+/* The setup and teardown of a group of tests: state is a rig on the CPU, one thread. */
+static inline int rig_setup(void **state)
+{
+    static struct rig rig;
+
+    rig = (struct rig){.nth = 0};
+    rig_open(&rig, "cpu", 1);
+    *state = &rig;
+    return 0;
+}
+
+static inline int rig_teardown(void **state)
+{
+    rig_close(*state);
+    return 0;
+}
+
 /* ---- graphs ---- */
 
 static inline struct value *make_value(struct graph *graph, const char *name, enum dtype dtype,
@@ -144,6 +161,26 @@ static inline struct plan *make_plan(struct network *network, const struct shape
     if (network_plan(network, shapes, &plan, &err) != STATUS_OK)
         fail_msg("network_plan: %s", err.text);
     return plan;
+}
+
+/* A network and its plan for one set of input shapes. */
+struct model {
+    struct network *network;
+    struct plan *plan;
+};
+
+static inline struct model make_model(struct rig *rig, struct graph *graph,
+                                      const struct shape *shapes)
+{
+    struct network *network = make_network(rig, graph);
+
+    return (struct model){network, make_plan(network, shapes)};
+}
+
+static inline void drop_model(struct model *model)
+{
+    plan_unref(model->plan);
+    network_destroy(model->network);
 }
 
 static inline size_t count_steps(const struct plan *plan)

@@ -3,21 +3,6 @@
 
 #include "rig.h"
 
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    rig_open(&rig, "cpu", 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_close(*state);
-    return 0;
-}
-
 /* Outputs whose memory is asked for while running. */
 struct placed {
     void *data[2];
@@ -72,16 +57,15 @@ static struct graph *fed_shape_graph(void)
 static void a_shape_that_is_fed_is_planned_when_it_is_known(void **state)
 {
     struct rig *rig = *state;
-    struct network *network = make_network(rig, fed_shape_graph());
     const struct shape shapes[2] = {SHAPE(12), SHAPE(2)};
-    struct plan *plan = make_plan(network, shapes);
+    struct model model = make_model(rig, fed_shape_graph(), shapes);
     struct placed placed = {.refuses = false};
     struct plan_facts facts;
     float x[12];
 
     for (int i = 0; i < 12; i++)
         x[i] = (float)i;
-    plan_read(plan, &facts);
+    plan_read(model.plan, &facts);
     assert_false(facts.exact);
     for (int64_t rows = 1; rows <= 4; rows++) {
         int64_t dims[2] = {rows, -1};
@@ -91,48 +75,43 @@ static void a_shape_that_is_fed_is_planned_when_it_is_known(void **state)
 
         if (12 % rows != 0)
             continue;
-        assert_ok(run_placed(rig, plan, 2, in, &placed, &got));
+        assert_ok(run_placed(rig, model.plan, 2, in, &placed, &got));
         assert_true(shape_is_equal(&got, &wanted));
         assert_true(shape_is_equal(&placed.shapes[0], &wanted));
         for (int i = 0; i < 12; i++)
             assert_true(((float *)placed.data[0])[i] == -(float)i);
     }
     free(placed.data[0]);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 static void a_shape_that_cannot_be_is_refused_while_running(void **state)
 {
     struct rig *rig = *state;
-    struct network *network = make_network(rig, fed_shape_graph());
     const struct shape shapes[2] = {SHAPE(12), SHAPE(2)};
-    struct plan *plan = make_plan(network, shapes);
+    struct model model = make_model(rig, fed_shape_graph(), shapes);
     struct placed placed = {.refuses = false};
     float x[12] = {0};
     int64_t dims[2] = {5, 5};
     const struct run_buffer in[2] = {{x, sizeof(x)}, {dims, sizeof(dims)}};
 
-    assert_int_equal(run_placed(rig, plan, 2, in, &placed, NULL), STATUS_INVALID);
+    assert_int_equal(run_placed(rig, model.plan, 2, in, &placed, NULL), STATUS_INVALID);
     assert_int_equal(lane_arena_used(rig->arena), 0);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 static void no_memory_for_a_late_output_ends_the_run(void **state)
 {
     struct rig *rig = *state;
-    struct network *network = make_network(rig, fed_shape_graph());
     const struct shape shapes[2] = {SHAPE(12), SHAPE(2)};
-    struct plan *plan = make_plan(network, shapes);
+    struct model model = make_model(rig, fed_shape_graph(), shapes);
     struct placed placed = {.refuses = true};
     float x[12] = {0};
     int64_t dims[2] = {3, 4};
     const struct run_buffer in[2] = {{x, sizeof(x)}, {dims, sizeof(dims)}};
 
-    assert_int_equal(run_placed(rig, plan, 2, in, &placed, NULL), STATUS_NO_MEMORY);
-    plan_unref(plan);
-    network_destroy(network);
+    assert_int_equal(run_placed(rig, model.plan, 2, in, &placed, NULL), STATUS_NO_MEMORY);
+    drop_model(&model);
 }
 
 static enum status refuse_more(void *arg, uint64_t total_bytes)
@@ -152,8 +131,7 @@ static void more_memory_behind_a_cut_is_asked_for(void **state)
     struct value *y = APPLY(graph, "Sum", APPLY(graph, "Exp", wide), APPLY(graph, "Neg", wide),
                             APPLY(graph, "Sqrt", wide));
     const struct shape shapes[2] = {SHAPE(1), SHAPE(1)};
-    struct network *network;
-    struct plan *plan;
+    struct model model;
     float x[1] = {1};
     int64_t dims[1] = {100000};
     const struct run_buffer inputs[2] = {{x, sizeof(x)}, {dims, sizeof(dims)}};
@@ -171,15 +149,13 @@ static void more_memory_behind_a_cut_is_asked_for(void **state)
 
     y->dtype = DTYPE_FLOAT;
     set_borders(graph, 2, in, 1, &y);
-    network = make_network(rig, graph);
-    plan = make_plan(network, shapes);
-    assert_int_equal(plan_run(plan, &run, NULL), STATUS_NO_MEMORY);
+    model = make_model(rig, graph, shapes);
+    assert_int_equal(plan_run(model.plan, &run, NULL), STATUS_NO_MEMORY);
     run.admit = NULL;
     out = (struct run_buffer){NULL, RUN_PLACE};
-    assert_ok(plan_run(plan, &run, NULL));
+    assert_ok(plan_run(model.plan, &run, NULL));
     free(placed.data[0]);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 /* y = Abs(Gather(x, NonZero(x))): a bound first, then its true shape. */
@@ -194,22 +170,19 @@ static void a_bound_becomes_its_true_shape_behind_the_cut(void **state)
     float data[6] = {0, -1, 0, 2, -3, 0};
     const struct run_buffer in = {data, sizeof(data)};
     struct placed placed = {.refuses = false};
-    struct network *network;
-    struct plan *plan;
+    struct model model;
     struct shape got;
 
     y->dtype = DTYPE_FLOAT;
     set_borders(graph, 1, &x, 1, &y);
-    network = make_network(rig, graph);
-    plan = make_plan(network, &shape);
-    assert_ok(run_placed(rig, plan, 1, &in, &placed, &got));
+    model = make_model(rig, graph, &shape);
+    assert_ok(run_placed(rig, model.plan, 1, &in, &placed, &got));
     assert_true(shape_is_equal(&got, &wanted));
     assert_true(((float *)placed.data[0])[0] == 1);
     assert_true(((float *)placed.data[0])[1] == 2);
     assert_true(((float *)placed.data[0])[2] == 3);
     free(placed.data[0]);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 /* ---- If ---- */
@@ -270,9 +243,8 @@ static struct value *constant_condition(struct graph *graph)
 static void a_branch_is_taken_once_its_condition_is_known(void **state)
 {
     struct rig *rig = *state;
-    struct network *network = make_network(rig, branching_graph(fed_condition));
     const struct shape shapes[2] = {SHAPE(3), shape_make(0, NULL)};
-    struct plan *plan = make_plan(network, shapes);
+    struct model model = make_model(rig, branching_graph(fed_condition), shapes);
     struct placed placed = {.refuses = false};
     float x[3] = {0, 0, 0};
 
@@ -281,32 +253,29 @@ static void a_branch_is_taken_once_its_condition_is_known(void **state)
         const struct run_buffer in[2] = {{x, sizeof(x)}, {&condition, sizeof(condition)}};
         struct shape got;
 
-        assert_ok(run_placed(rig, plan, 2, in, &placed, &got));
+        assert_ok(run_placed(rig, model.plan, 2, in, &placed, &got));
         for (int i = 0; i < 3; i++)
             assert_true(((float *)placed.data[0])[i] == (condition ? 0.0F : 1.0F));
     }
     free(placed.data[0]);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 static void a_branch_of_a_constant_condition_needs_no_cut(void **state)
 {
     struct rig *rig = *state;
-    struct network *network = make_network(rig, branching_graph(constant_condition));
     const struct shape shape = SHAPE(3);
-    struct plan *plan = make_plan(network, &shape);
+    struct model model = make_model(rig, branching_graph(constant_condition), &shape);
     struct plan_facts facts;
     float x[3] = {1, -2, 3}, y[3];
 
-    plan_read(plan, &facts);
+    plan_read(model.plan, &facts);
     assert_true(facts.exact);
     assert_int_equal(facts.steps, 3);
-    assert_ok(run_floats(rig, plan, x, 3, y, 3));
+    assert_ok(run_floats(rig, model.plan, x, 3, y, 3));
     for (int i = 0; i < 3; i++)
         assert_true(y[i] == 0.0F);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 /* y = Concat(a, b) + Reshape(a, shape), shape fed, a = Abs(x): `a` goes on behind the cut, dense.
@@ -327,25 +296,22 @@ static void what_goes_on_behind_a_cut_is_no_part_of_a_batch(void **state)
     float x[COUNT], expected = 0;
     const struct run_buffer buffers[2] = {{x, sizeof(x)}, {(void *)(uintptr_t)wanted, 16}};
     struct placed placed = {.refuses = false};
-    struct network *network;
+    struct model model;
     struct shape found;
-    struct plan *plan;
 
     set_attr_int(both, "axis", 1);
     y->dtype = DTYPE_FLOAT;
     set_borders(graph, 2, in, 1, &y);
-    network = make_network(rig, graph);
-    plan = make_plan(network, shapes);
+    model = make_model(rig, graph, shapes);
     for (int i = 0; i < COUNT; i++) {
         x[i] = (float)(i - 5);
         expected += fabsf(x[i]) - x[i];
     }
-    assert_ok(run_placed(rig, plan, 2, buffers, &placed, &found));
+    assert_ok(run_placed(rig, model.plan, 2, buffers, &placed, &found));
     for (int i = 0; i < COUNT; i++)
         assert_true(((float *)placed.data[0])[i] == fabsf(x[i]) + expected);
     free(placed.data[0]);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 int main(void)
@@ -361,5 +327,5 @@ int main(void)
         cmocka_unit_test(what_goes_on_behind_a_cut_is_no_part_of_a_batch),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }

@@ -1,22 +1,6 @@
 /* Which inputs and outputs of a plan may lie in memory that others write to. */
 #include "engine/rig.h"
 
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    rig = (struct rig){.nth = 0};
-    rig_open(&rig, "cpu", 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_close(*state);
-    return 0;
-}
-
 /* The plan of a graph with these borders; shapes are known. */
 static struct plan *plan_of(struct rig *rig, struct graph *graph, size_t inputs, struct value **in,
                             size_t outputs, struct value **out, struct network **out_network)
@@ -143,5 +127,5 @@ int main(void)
         cmocka_unit_test(truth_values_are_ours),
     };
 
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }

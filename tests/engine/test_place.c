@@ -1,21 +1,6 @@
 /* The order of a plan's nodes and the memory it takes. */
 #include "rig.h"
 
-static int setup(void **state)
-{
-    static struct rig rig;
-
-    rig_open(&rig, "cpu", 1);
-    *state = &rig;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    rig_close(*state);
-    return 0;
-}
-
 enum { WIDE = 2048, BRANCHES = 4 };
 
 /* Branches x -> wide -> narrow, added up: all the wide values first, or branch by branch. */
@@ -44,17 +29,15 @@ static struct graph *branches_graph(bool all_wide_first)
 
 static void run_branches(struct rig *rig, bool all_wide_first, struct plan_facts *facts, float *out)
 {
-    struct network *network = make_network(rig, branches_graph(all_wide_first));
     const struct shape shape = SHAPE(1, 16);
-    struct plan *plan = make_plan(network, &shape);
+    struct model model = make_model(rig, branches_graph(all_wide_first), &shape);
     float in[16];
 
     for (int i = 0; i < 16; i++)
         in[i] = (float)(i - 7) / 8;
-    assert_ok(run_floats(rig, plan, in, 16, out, 16));
-    plan_read(plan, facts);
-    plan_unref(plan);
-    network_destroy(network);
+    assert_ok(run_floats(rig, model.plan, in, 16, out, 16));
+    plan_read(model.plan, facts);
+    drop_model(&model);
 }
 
 static void branches_run_one_by_one_with_the_same_bits(void **state)
@@ -81,22 +64,19 @@ static void parts_of_a_concatenation_take_no_bytes_of_their_own(void **state)
     struct node *concat = NODE(graph, "Concat", a, b);
     struct value *y = APPLY(graph, "Transpose", concat->out[0]);
     const struct shape shape = SHAPE(4, 64);
-    struct network *network;
-    struct plan *plan;
+    struct model model;
     struct plan_facts facts;
     float in[256] = {0}, out[512];
 
     set_attr_int(concat, "axis", 0);
     set_borders(graph, 1, &x, 1, &y);
-    network = make_network(rig, graph);
-    plan = make_plan(network, &shape);
-    assert_ok(run_floats(rig, plan, in, 256, out, 512));
-    plan_read(plan, &facts);
+    model = make_model(rig, graph, &shape);
+    assert_ok(run_floats(rig, model.plan, in, 256, out, 512));
+    plan_read(model.plan, &facts);
     assert_true(facts.lower_bound_bytes >= 2 * sizeof(in));
     assert_true(facts.lower_bound_bytes < 3 * sizeof(in));
     assert_int_equal(facts.peak_bytes, facts.lower_bound_bytes);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 /* A view needs no bytes, and what it views is not written over while the view is needed. */
@@ -111,22 +91,19 @@ static void a_view_keeps_what_it_views(void **state)
     struct value *sum = APPLY(graph, "ReduceSum", b, INTS(graph, 0));
     struct value *y = APPLY(graph, "Add", view, sum);
     const struct shape shape = SHAPE(64);
-    struct network *network;
-    struct plan *plan;
+    struct model model;
     float in[64], out[64], expected = 0;
 
     set_borders(graph, 1, &x, 1, &y);
-    network = make_network(rig, graph);
-    plan = make_plan(network, &shape);
+    model = make_model(rig, graph, &shape);
     for (int i = 0; i < 64; i++) {
         in[i] = i % 2 == 0 ? (float)i : (float)-i;
         expected -= (float)i;
     }
-    assert_ok(run_floats(rig, plan, in, 64, out, 64));
+    assert_ok(run_floats(rig, model.plan, in, 64, out, 64));
     for (int i = 0; i < 64; i++)
         assert_true(out[i] == (float)i + expected);
-    plan_unref(plan);
-    network_destroy(network);
+    drop_model(&model);
 }
 
 /* conv(sigmoid(conv(x)) + r), where r = abs(conv(x)) dies; `apart`: what is added is no fused
@@ -140,8 +117,7 @@ static void run_residual(struct rig *rig, bool apart, float *out)
     struct value *r, *s, *y;
     const struct shape shape = SHAPE(1, CHANNELS, SIDE, SIDE);
     float in[CHANNELS * SIDE * SIDE];
-    struct network *network;
-    struct plan *plan;
+    struct model model;
 
     for (uint32_t i = 0; i < 3; i++)
         w[i] = make_floats(graph, SHAPE(CHANNELS, CHANNELS, 1, 1), i + 1);
@@ -152,11 +128,9 @@ static void run_residual(struct rig *rig, bool apart, float *out)
     set_borders(graph, 1, &x, 1, &y);
     for (int i = 0; i < CHANNELS * SIDE * SIDE; i++)
         in[i] = (float)(i % 17 - 8) / 8;
-    network = make_network(rig, graph);
-    plan = make_plan(network, &shape);
-    assert_ok(run_floats(rig, plan, in, CHANNELS * SIDE * SIDE, out, CHANNELS * SIDE * SIDE));
-    plan_unref(plan);
-    network_destroy(network);
+    model = make_model(rig, graph, &shape);
+    assert_ok(run_floats(rig, model.plan, in, CHANNELS * SIDE * SIDE, out, CHANNELS * SIDE * SIDE));
+    drop_model(&model);
 }
 
 /* The result may not lie over it: kernels store the sums before they add it. */
@@ -308,19 +282,14 @@ static void parts_stay_apart_where_the_peak_would_rise(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(branches_run_one_by_one_with_the_same_bits, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(parts_of_a_concatenation_take_no_bytes_of_their_own, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_view_keeps_what_it_views, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_residual_added_behind_an_activation_is_kept_until_then,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(parts_of_a_batch_are_made_where_they_belong, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(a_user_that_wants_dense_rows_keeps_them, setup, teardown),
-        cmocka_unit_test_setup_teardown(parts_stay_apart_where_the_peak_would_rise, setup,
-                                        teardown),
+        cmocka_unit_test(branches_run_one_by_one_with_the_same_bits),
+        cmocka_unit_test(parts_of_a_concatenation_take_no_bytes_of_their_own),
+        cmocka_unit_test(a_view_keeps_what_it_views),
+        cmocka_unit_test(a_residual_added_behind_an_activation_is_kept_until_then),
+        cmocka_unit_test(parts_of_a_batch_are_made_where_they_belong),
+        cmocka_unit_test(a_user_that_wants_dense_rows_keeps_them),
+        cmocka_unit_test(parts_stay_apart_where_the_peak_would_rise),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }

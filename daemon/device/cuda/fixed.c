@@ -46,7 +46,7 @@ static bool ask(const struct nvml *nvml, const char *bus, uint64_t *out_used)
 bool cuda_device_used(const char *bus, uint64_t *out_used)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-    struct nvml nvml;
+    struct nvml nvml = {NULL};
     bool known;
 
     if (library == NULL)
