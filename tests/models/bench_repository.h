@@ -469,4 +469,6 @@ static inline void ask_end(struct ask *ask)
     arena_deinit(&ask->request.arena);
 }
 
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
+
 #endif

@@ -111,6 +111,4 @@ static inline void take_move(struct model *model)
     }
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
-
 #endif

@@ -221,8 +221,6 @@ static void an_answer_without_rows_is_not_published_unproven(void **state)
     assert_int_equal(repository_load_counts(bench.repository).ok, 1);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {

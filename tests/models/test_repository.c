@@ -1,29 +1,6 @@
-/* The repository: loads, proofs, versions, unloads, polls.  batcher_create() and
+/* The repository: loads, lookups, unloads, requests.  batcher_create() and
  * repository_create() start threads. */
-#include <semaphore.h>
-
 #include "models/bench_repository.h"
-
-static void a_model_without_configuration_is_ready_and_batches(void **state)
-{
-    struct message graph = adder(1);
-    struct model_info info = {0};
-    struct model *found;
-    struct error err;
-
-    (void)state;
-    write_model("add", 1, &graph);
-    load_everything();
-    assert_true(repository_is_ready(bench.repository, true));
-    assert_true(find_row("add", "1", &info));
-    assert_int_equal(info.state, MODEL_READY);
-    assert_string_equal(info.batching, "on");
-    assert_ok(repository_find(bench.repository, "add", "", &found, &err));
-    assert_string_equal(model_version(found), "1");
-    assert_string_equal(model_platform(found), "onnx_onnxv1");
-    assert_int_equal(model_max_batch_size(found), 32);
-    model_unref(found);
-}
 
 static void a_loaded_model_answers(void **state)
 {
@@ -38,126 +15,6 @@ static void a_loaded_model_answers(void **state)
     for (size_t i = 0; i < 8; i++)
         assert_float_equal(((const float *)ask.out[0].data)[i], x[i] + 2, 0);
     ask_end(&ask);
-}
-
-static void a_model_whose_rows_depend_on_each_other_is_served_one_by_one(void **state)
-{
-    struct message graph = mixer();
-    struct model_info info = {0};
-    struct model *found;
-    struct error err;
-
-    (void)state;
-    write_model("mix", 1, &graph);
-    make_folder("asked");
-    write_model("asked", 1, &graph);
-    write_text("asked/config.pbtxt", "max_batch_size: 4 dynamic_batching { }");
-    load_everything();
-    assert_true(find_row("mix", "1", &info));
-    assert_int_equal(info.state, MODEL_READY);
-    assert_string_equal(info.batching, "off: rows together differ from rows apart in output 'y'");
-    assert_ok(repository_find(bench.repository, "mix", "", &found, &err));
-    assert_int_equal(model_max_batch_size(found), 0); /* derived, not proven: no batch dimension */
-    model_unref(found);
-    assert_ok(repository_find(bench.repository, "asked", "", &found, &err));
-    assert_int_equal(model_max_batch_size(found), 4); /* configured: requests keep their shape */
-    model_unref(found);
-    assert_true(find_row("asked", "1", &info));
-    assert_string_equal(info.batching, "off: rows together differ from rows apart in output 'y'");
-}
-
-static void
-a_model_whose_graph_works_across_rows_is_served_one_by_one_whatever_rows_show(void **state)
-{
-    struct message graph = quiet_mixer();
-    struct model_info info = {0};
-
-    (void)state;
-    write_model("quiet", 1, &graph);
-    load_everything();
-    assert_true(find_row("quiet", "1", &info));
-    assert_int_equal(info.state, MODEL_READY);
-    assert_string_equal(info.batching,
-                        "off: node 'ReduceMax' (ReduceMax) works across the rows of a batch");
-}
-
-static void an_output_whose_first_dimension_is_not_the_batch_is_seen(void **state)
-{
-    struct message graph = turner();
-    struct model_info info = {0};
-
-    (void)state;
-    write_model("turn", 1, &graph);
-    load_everything();
-    assert_true(find_row("turn", "1", &info));
-    assert_int_equal(info.state, MODEL_READY);
-    assert_string_equal(info.batching,
-                        "off: output 'y' has the shape [4,1] for one row and [4,2] for "
-                        "2, its first dimension is not the batch");
-}
-
-static void a_configuration_without_dynamic_batching_does_not_batch(void **state)
-{
-    struct message graph = adder(1);
-    struct model_info info = {0};
-
-    (void)state;
-    write_model("add", 1, &graph);
-    write_text("add/config.pbtxt", "max_batch_size: 4");
-    load_everything();
-    assert_true(find_row("add", "1", &info));
-    assert_string_equal(info.batching, "off: its configuration has no dynamic_batching");
-}
-
-static void assert_batching(const char *config, const char *expected, int64_t rows)
-{
-    struct message graph = adder(1);
-    struct model_info info = {0};
-    struct model *found;
-
-    write_model("add", 1, &graph);
-    write_text("add/config.pbtxt", config);
-    assert_ok(load("add", NULL));
-    assert_true(find_row("add", "1", &info));
-    if (strcmp(info.batching, expected) != 0)
-        fail_msg("'%s': batching %s, not %s", config, info.batching, expected);
-    assert_ok(repository_find(bench.repository, "add", "", &found, NULL));
-    assert_int_equal(model_max_batch_size(found), rows);
-    model_unref(found);
-}
-
-static void a_file_without_max_batch_size_batches_as_none_does(void **state)
-{
-    static const char *const configs[] = {
-        "",
-        "name: 'add'",
-        "parameters { key: 'sluice.pin' value { string_value: 'false' } }",
-        "optimization { }",
-        "dynamic_batching { }",
-        "input { name: 'x' data_type: TYPE_FP32 dims: 4 }",
-    };
-
-    (void)state;
-    open_repository();
-    for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++)
-        assert_batching(configs[i], "on", 32);
-    assert_batching("dynamic_batching { preferred_batch_size: 48 }", "on", 48);
-    assert_ok(load("add", "{\"maxBatchSize\": 0}"));
-    assert_ok(load("add", "{\"name\": \"add\"}"));
-    assert_batching("name: 'add'", "on", 32);
-}
-
-static void no_batching_has_a_true_reason(void **state)
-{
-    (void)state;
-    open_repository();
-    assert_batching("max_batch_size: 0", "off: its configuration says max_batch_size: 0", 0);
-    assert_batching("max_batch_size: 0 dynamic_batching { }",
-                    "off: its configuration says max_batch_size: 0", 0);
-    assert_batching("input { name: 'x' data_type: TYPE_FP32 dims: [ -1, 4 ] }",
-                    "off: its configuration gives shapes with the batch in them, and no "
-                    "max_batch_size",
-                    0);
 }
 
 static void a_failed_load_leaves_no_byte_and_its_reason(void **state)
@@ -346,143 +203,6 @@ static void an_override_takes_the_place_of_the_file(void **state)
     model_unref(found);
     assert_true(find_row("add", "1", &info));
     assert_string_equal(info.batching, "on");
-}
-
-static void the_version_policy_chooses(void **state)
-{
-    struct message graph = adder(1);
-    struct model *found;
-    struct error err;
-
-    (void)state;
-    for (int version = 1; version <= 3; version++) {
-        write_model("latest", version, &graph);
-        write_model("two", version, &graph);
-        write_model("all", version, &graph);
-        write_model("some", version, &graph);
-        write_model("gone", version, &graph);
-    }
-    make_folder("latest/notes");
-    make_folder("latest/04");
-    write_text("two/config.pbtxt", "version_policy { latest { num_versions: 2 } }");
-    write_text("all/config.pbtxt", "version_policy { all { } }");
-    write_text("some/config.pbtxt", "version_policy { specific { versions: [ 1, 3 ] } }");
-    write_text("gone/config.pbtxt", "version_policy { specific { versions: [ 9 ] } }");
-    load_everything();
-    assert_false(find_row("latest", "1", NULL));
-    assert_false(find_row("latest", "2", NULL));
-    assert_int_equal(state_of("latest", "3"), MODEL_READY);
-    assert_false(find_row("two", "1", NULL));
-    assert_int_equal(state_of("two", "2"), MODEL_READY);
-    assert_int_equal(state_of("two", "3"), MODEL_READY);
-    assert_int_equal(state_of("all", "1"), MODEL_READY);
-    assert_int_equal(state_of("some", "1"), MODEL_READY);
-    assert_false(find_row("some", "2", NULL));
-    assert_int_equal(state_of("some", "3"), MODEL_READY);
-    assert_int_equal(state_of("gone", ""), MODEL_UNAVAILABLE);
-    assert_ok(repository_find(bench.repository, "all", "", &found, &err));
-    assert_string_equal(model_version(found), "3");
-    model_unref(found);
-    assert_ok(repository_find(bench.repository, "all", "2", &found, &err));
-    assert_string_equal(model_version(found), "2");
-    model_unref(found);
-}
-
-static void poll_follows_the_folder(void **state)
-{
-    struct message one = adder(1), ten = adder(10);
-    float x[4] = {0};
-    struct ask ask = {.in = {floats(x, 1, 4)}};
-
-    (void)state;
-    bench.config.control = CONTROL_POLL;
-    bench.config.poll_interval_us = 2000;
-    write_model("add", 1, &one);
-    open_repository();
-    assert_ok(ask_model(&ask, "add"));
-    assert_float_equal(*(const float *)ask.out[0].data, 1, 0);
-    ask_end(&ask);
-
-    write_model("late", 1, &one);
-    await_state("late", "1", MODEL_READY);
-    write_model("add", 2, &ten);
-    await_state("add", "2", MODEL_READY);
-    await_state("add", "1", MODEL_UNAVAILABLE); /* only the newest is wanted */
-    ask = (struct ask){.in = {floats(x, 1, 4)}};
-    assert_ok(ask_model(&ask, "add"));
-    assert_float_equal(*(const float *)ask.out[0].data, 10, 0);
-    ask_end(&ask);
-
-    remove_folder("late");
-    await_state("late", "1", MODEL_UNKNOWN); /* nothing of it is left in the index */
-    assert_int_equal(state_of("add", "2"), MODEL_READY);
-}
-
-static void a_changed_file_replaces_the_version(void **state)
-{
-    struct message one = adder(1), ten = adder(10);
-    float x[4] = {0}, seen = 1;
-
-    (void)state;
-    bench.config.control = CONTROL_POLL;
-    bench.config.poll_interval_us = 2000;
-    write_model("add", 1, &one);
-    open_repository();
-    write_model("add", 1, &ten);
-    /* The version is ready all the time; every answer is whole, old or new. */
-    while (seen == 1) {
-        struct ask ask = {.in = {floats(x, 1, 4)}};
-        enum status status = ask_model(&ask, "add");
-
-        if (status == STATUS_UNAVAILABLE) { /* found before, closed when it was submitted */
-            ask_end(&ask);
-            continue;
-        }
-        assert_int_equal(status, STATUS_OK);
-        seen = *(const float *)ask.out[0].data;
-        assert_true(seen == 1 || seen == 10);
-        ask_end(&ask);
-    }
-}
-
-static struct {
-    sem_t entered, never;
-    atomic_bool inside;
-} slow_listener;
-
-/* Takes 50 ms, in which who takes it away has long returned if he does not wait. */
-static void listen_slowly(void *arg)
-{
-    struct timespec until;
-
-    (void)arg;
-    atomic_store(&slow_listener.inside, true);
-    sem_post(&slow_listener.entered);
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 50000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    (void)sem_timedwait(&slow_listener.never, &until);
-    atomic_store(&slow_listener.inside, false);
-}
-
-static void a_listener_is_not_called_any_more_once_it_was_taken_away(void **state)
-{
-    struct message graph = adder(2);
-
-    (void)state;
-    sem_init(&slow_listener.entered, 0, 0);
-    sem_init(&slow_listener.never, 0, 0);
-    write_model("add", 1, &graph);
-    open_repository();
-    repository_on_change(bench.repository, listen_slowly, NULL);
-    repository_load(bench.repository, "add", NULL, on_command_done, NULL);
-    sem_wait(&slow_listener.entered);
-    repository_on_change(bench.repository, NULL, NULL);
-    assert_false(atomic_load(&slow_listener.inside));
-    assert_ok(await_command());
-    sem_destroy(&slow_listener.never);
-    sem_destroy(&slow_listener.entered);
 }
 
 static void a_request_must_fit_the_model(void **state)
@@ -682,8 +402,6 @@ static void tritons_examples_load(void **state)
     assert_non_null(strstr(info.reason, "'sequence_batching' is not supported"));
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up_bench, tear_down_bench)
-
 static void a_folder_that_may_not_be_read_stops_the_start(void **state)
 {
     char path[] = "/tmp/sluice-models-XXXXXX";
@@ -711,14 +429,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_that_may_not_be_read_stops_the_start),
-        TEST(a_model_without_configuration_is_ready_and_batches),
         TEST(a_loaded_model_answers),
-        TEST(a_model_whose_rows_depend_on_each_other_is_served_one_by_one),
-        TEST(a_model_whose_graph_works_across_rows_is_served_one_by_one_whatever_rows_show),
-        TEST(an_output_whose_first_dimension_is_not_the_batch_is_seen),
-        TEST(a_configuration_without_dynamic_batching_does_not_batch),
-        TEST(a_file_without_max_batch_size_batches_as_none_does),
-        TEST(no_batching_has_a_true_reason),
         TEST(a_failed_load_leaves_no_byte_and_its_reason),
         TEST(lookups_fail_with_tritons_words),
         TEST(a_lookup_of_a_model_that_loads_says_so),
@@ -727,10 +438,6 @@ int main(void)
         TEST(commands_fail_with_a_reason),
         TEST(commands_are_refused_in_other_modes),
         TEST(an_override_takes_the_place_of_the_file),
-        TEST(the_version_policy_chooses),
-        TEST(poll_follows_the_folder),
-        TEST(a_changed_file_replaces_the_version),
-        TEST(a_listener_is_not_called_any_more_once_it_was_taken_away),
         TEST(a_request_must_fit_the_model),
         TEST(labels_are_read),
         TEST(a_warm_up_is_run_and_checked),

@@ -310,23 +310,23 @@ static void the_view_states_marks_in_bytes(void **state)
     assert_true(view.device_total_bytes > 0);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define WARDEN_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(creation_survives_every_failed_allocation, set_up,
                                         tear_down),
-        TEST(empty_cache_gives_back_what_lanes_cache),
-        TEST(a_crossed_mark_empties_the_cache),
-        TEST(bodies_kept_for_reuse_go_at_a_mark_down_to_what_lanes_may_keep),
-        TEST(holds_add_up_and_each_ends_with_its_own_time),
-        TEST(idleness_ends_with_nothing_cached),
-        TEST(the_systems_word_is_heard_at_the_next_tick),
+        WARDEN_TEST(empty_cache_gives_back_what_lanes_cache),
+        WARDEN_TEST(a_crossed_mark_empties_the_cache),
+        WARDEN_TEST(bodies_kept_for_reuse_go_at_a_mark_down_to_what_lanes_may_keep),
+        WARDEN_TEST(holds_add_up_and_each_ends_with_its_own_time),
+        WARDEN_TEST(idleness_ends_with_nothing_cached),
+        WARDEN_TEST(the_systems_word_is_heard_at_the_next_tick),
         cmocka_unit_test_setup_teardown(a_hog_raises_the_level_and_its_leaving_lowers_it,
                                         set_up_small_device, tear_down),
-        TEST(idle_models_are_asked_for_what_is_over_the_critical_mark),
-        TEST(the_view_states_marks_in_bytes),
+        WARDEN_TEST(idle_models_are_asked_for_what_is_over_the_critical_mark),
+        WARDEN_TEST(the_view_states_marks_in_bytes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
