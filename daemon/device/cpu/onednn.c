@@ -1,10 +1,5 @@
-#include "device/cpu/onednn.h"
-
-#include <dlfcn.h>
+/* A convolution: described, made, run. */
 #include <inttypes.h>
-#include <oneapi/dnnl/dnnl.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,137 +7,10 @@
 
 #include "device/cpu/epilogue.h"
 #include "device/cpu/onednn_answers.h"
+#include "device/cpu/onednn_internal.h"
 #include "device/cpu/team.h"
 
-enum {
-    /* Primitives that the library keeps for their next user: layers of one model repeat shapes.
-     * More would keep the code of models long unloaded. */
-    CACHE_CAPACITY = 64,
-    MAX_DIMS = WINDOW_MAX_RANK + 3,
-    CONV_HOST_BYTES = 96 << 10
-};
-
-/* The library is large, and drags a dozen others along: it is loaded for the first convolution that
- * wants it, so that a daemon without one starts in milliseconds and holds none of it. */
-#define TEXT_OF(number) #number
-#define SONAME(major)   "libdnnl.so." TEXT_OF(major)
-
-#define FUNCTIONS(FUNCTION)                                                                        \
-    FUNCTION(dilated_convolution_forward_desc_init)                                                \
-    FUNCTION(dilated_deconvolution_forward_desc_init)                                              \
-    FUNCTION(engine_create)                                                                        \
-    FUNCTION(memory_create)                                                                        \
-    FUNCTION(memory_desc_get_size)                                                                 \
-    FUNCTION(memory_desc_init_by_tag)                                                              \
-    FUNCTION(memory_destroy)                                                                       \
-    FUNCTION(memory_set_data_handle_v2)                                                            \
-    FUNCTION(post_ops_append_sum)                                                                  \
-    FUNCTION(post_ops_create)                                                                      \
-    FUNCTION(post_ops_destroy)                                                                     \
-    FUNCTION(primitive_attr_create)                                                                \
-    FUNCTION(primitive_attr_destroy)                                                               \
-    FUNCTION(primitive_attr_set_post_ops)                                                          \
-    FUNCTION(primitive_attr_set_scratchpad_mode)                                                   \
-    FUNCTION(primitive_create)                                                                     \
-    FUNCTION(primitive_desc_create)                                                                \
-    FUNCTION(primitive_desc_destroy)                                                               \
-    FUNCTION(primitive_desc_query)                                                                 \
-    FUNCTION(primitive_desc_query_md)                                                              \
-    FUNCTION(primitive_destroy)                                                                    \
-    FUNCTION(primitive_execute)                                                                    \
-    FUNCTION(reorder_primitive_desc_create)                                                        \
-    FUNCTION(set_max_cpu_isa)                                                                      \
-    FUNCTION(set_primitive_cache_capacity)                                                         \
-    FUNCTION(stream_create)
-
-static struct {
-#define FUNCTION(name) __typeof__(dnnl_##name) *name;
-    FUNCTIONS(FUNCTION)
-#undef FUNCTION
-} dnnl;
-
-static dnnl_engine_t engine; /* NULL: none, every create answers STATUS_UNSUPPORTED */
-static dnnl_stream_t stream;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static enum cpu_isa capped_isa = CPU_ISA_COUNT;
-static char missing[128]; /* why there is no engine */
-
-static bool load_functions(void)
-{
-    void *library = dlopen(SONAME(DNNL_VERSION_MAJOR), RTLD_LAZY | RTLD_LOCAL);
-    bool all = library != NULL;
-
-    if (!all)
-        (void)snprintf(missing, sizeof(missing), "oneDNN is not there: %.100s", dlerror());
-#define FUNCTION(name)                                                                             \
-    if (all) {                                                                                     \
-        dnnl.name = (__typeof__(dnnl.name))dlsym(library, "dnnl_" #name);                          \
-        all = dnnl.name != NULL;                                                                   \
-        if (!all)                                                                                  \
-            (void)snprintf(missing, sizeof(missing), "oneDNN has no dnnl_" #name);                 \
-    }
-    FUNCTIONS(FUNCTION)
-#undef FUNCTION
-    return all;
-}
-
-static void open_library(void)
-{
-    if (!load_functions())
-        return;
-    if (capped_isa == CPU_AVX2)
-        (void)dnnl.set_max_cpu_isa(dnnl_cpu_isa_avx2);
-    if (capped_isa == CPU_BASELINE)
-        (void)dnnl.set_max_cpu_isa(dnnl_cpu_isa_sse41);
-    (void)dnnl.set_primitive_cache_capacity(CACHE_CAPACITY);
-    if (dnnl.engine_create(&engine, dnnl_cpu, 0) == dnnl_success &&
-        dnnl.stream_create(&stream, engine, dnnl_stream_default_flags) == dnnl_success)
-        return;
-    engine = NULL;
-    (void)snprintf(missing, sizeof(missing), "oneDNN has no CPU engine");
-}
-
-void onednn_open(enum cpu_isa isa)
-{
-    static atomic_flag seen = ATOMIC_FLAG_INIT;
-
-    if (!atomic_flag_test_and_set(&seen))
-        capped_isa = isa;
-}
-
-enum operand_index { X, WEIGHTS, BIAS, Y, SCRATCH, OPERANDS };
-
-struct onednn_conv {
-    struct onednn_conv_spec spec;
-    int64_t out_per_group, in_per_group, groups; /* padded */
-    int64_t taps;                                /* cells of a kernel */
-    dnnl_primitive_t primitive;
-    dnnl_memory_desc_t desc[OPERANDS];
-    dnnl_memory_t (*lanes)[OPERANDS];
-    bool sums;         /* adds to the residual, which may be where the result will be */
-    bool own_epilogue; /* applied by us afterwards, with a residual that is not added yet */
-    size_t y_count;    /* floats, padding included */
-    char format[256];
-    char name[64];
-};
-
-static enum status status_of(dnnl_status_t status, const char *what, struct error *err)
-{
-    switch (status) {
-    case dnnl_success:
-        return STATUS_OK;
-    case dnnl_out_of_memory:
-        return error_set(err, STATUS_NO_MEMORY, "oneDNN %s: out of memory", what);
-    case dnnl_unimplemented:
-    case dnnl_invalid_arguments:
-        return error_set(err, STATUS_UNSUPPORTED, "oneDNN %s: no implementation (%d)", what,
-                         (int)status);
-    default:
-        return error_set(err, STATUS_INTERNAL, "oneDNN %s: status %d", what, (int)status);
-    }
-}
-
-#define DNNL_TRY(call, what) TRY(status_of(call, what, err))
+enum { CONV_HOST_BYTES = 96 << 10 };
 
 static int64_t round_up(int64_t count, enum layout layout, unsigned block)
 {
@@ -190,25 +58,10 @@ static enum status describe_data(const struct onednn_conv *conv, int64_t channel
     dnnl_dims_t dims = {g->batch, channels};
 
     memcpy(dims + 2, spatial, g->window.spatial * sizeof(*dims));
-    DNNL_TRY(dnnl.memory_desc_init_by_tag(out_desc, (int)g->window.spatial + 2, dims, dnnl_f32,
-                                          data_tag(layout, conv->spec.block, g->window.spatial)),
+    DNNL_TRY(onednn.memory_desc_init_by_tag(out_desc, (int)g->window.spatial + 2, dims, dnnl_f32,
+                                            data_tag(layout, conv->spec.block, g->window.spatial)),
              "memory");
     return STATUS_OK;
-}
-
-/* [groups,] out, in, kernel… of any format. */
-static int weight_dims(const struct onednn_conv *conv, int64_t *dims)
-{
-    const struct window *window = &conv->spec.geometry.window;
-    int count = 0;
-
-    if (conv->groups > 1)
-        dims[count++] = conv->groups;
-    dims[count++] = conv->out_per_group;
-    dims[count++] = conv->in_per_group;
-    for (size_t i = 0; i < window->spatial; i++)
-        dims[count++] = window->kernel[i];
-    return count;
 }
 
 static enum status describe_all(struct onednn_conv *conv, struct error *err)
@@ -222,12 +75,12 @@ static enum status describe_all(struct onednn_conv *conv, struct error *err)
                       &conv->desc[X], err));
     TRY(describe_data(conv, conv->groups * conv->out_per_group, window->out, spec->y_layout,
                       &conv->desc[Y], err));
-    rank = weight_dims(conv, dims);
-    DNNL_TRY(dnnl.memory_desc_init_by_tag(&conv->desc[WEIGHTS], rank, dims, dnnl_f32,
-                                          dnnl_format_tag_any),
+    rank = onednn_weight_dims(conv, dims);
+    DNNL_TRY(onednn.memory_desc_init_by_tag(&conv->desc[WEIGHTS], rank, dims, dnnl_f32,
+                                            dnnl_format_tag_any),
              "weights");
     dims[0] = conv->groups * conv->out_per_group;
-    DNNL_TRY(dnnl.memory_desc_init_by_tag(&conv->desc[BIAS], 1, dims, dnnl_f32, dnnl_a), "bias");
+    DNNL_TRY(onednn.memory_desc_init_by_tag(&conv->desc[BIAS], 1, dims, dnnl_f32, dnnl_a), "bias");
     return STATUS_OK;
 }
 
@@ -237,17 +90,17 @@ static enum status make_attributes(const struct onednn_conv *conv, dnnl_primitiv
     dnnl_post_ops_t ops = NULL;
     enum status status;
 
-    DNNL_TRY(dnnl.primitive_attr_create(out_attr), "attributes");
-    status =
-        status_of(dnnl.primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user),
-                  "scratchpad mode", err);
+    DNNL_TRY(onednn.primitive_attr_create(out_attr), "attributes");
+    status = onednn_status(
+        onednn.primitive_attr_set_scratchpad_mode(*out_attr, dnnl_scratchpad_mode_user),
+        "scratchpad mode", err);
     if (status != STATUS_OK || !conv->sums)
         return status;
-    TRY(status_of(dnnl.post_ops_create(&ops), "post-ops", err));
-    status = status_of(dnnl.post_ops_append_sum(ops, 1.0f), "sum", err);
+    TRY(onednn_status(onednn.post_ops_create(&ops), "post-ops", err));
+    status = onednn_status(onednn.post_ops_append_sum(ops, 1.0f), "sum", err);
     if (status == STATUS_OK)
-        status = status_of(dnnl.primitive_attr_set_post_ops(*out_attr, ops), "post-ops", err);
-    (void)dnnl.post_ops_destroy(ops);
+        status = onednn_status(onednn.primitive_attr_set_post_ops(*out_attr, ops), "post-ops", err);
+    (void)onednn.post_ops_destroy(ops);
     return status;
 }
 
@@ -292,10 +145,10 @@ static dnnl_status_t init_desc(const struct onednn_conv *conv, const struct numb
     const dnnl_memory_desc_t *bias = conv->spec.has_bias ? &d[BIAS] : NULL;
 
     return conv->spec.transposed
-               ? dnnl.dilated_deconvolution_forward_desc_init(
+               ? onednn.dilated_deconvolution_forward_desc_init(
                      conv_desc, dnnl_forward_inference, dnnl_deconvolution_direct, &d[X],
                      &d[WEIGHTS], bias, &d[Y], n->stride, n->dilation, n->begin, n->end)
-               : dnnl.dilated_convolution_forward_desc_init(
+               : onednn.dilated_convolution_forward_desc_init(
                      conv_desc, dnnl_forward_inference, dnnl_convolution_direct, &d[X], &d[WEIGHTS],
                      bias, &d[Y], n->stride, n->dilation, n->begin, n->end);
 }
@@ -320,15 +173,16 @@ static enum status describe_primitive(struct onednn_conv *conv, dnnl_primitive_d
     DNNL_TRY(init_desc(conv, &numbers, &desc), "convolution");
     status = make_attributes(conv, &attr, err);
     if (status == STATUS_OK)
-        status = status_of(dnnl.primitive_desc_create(out_desc, &desc, attr, engine, NULL),
-                           "convolution", err);
-    (void)dnnl.primitive_attr_destroy(attr);
+        status =
+            onednn_status(onednn.primitive_desc_create(out_desc, &desc, attr, onednn.engine, NULL),
+                          "convolution", err);
+    (void)onednn.primitive_attr_destroy(attr);
     TRY(status);
-    (void)dnnl.primitive_desc_query(*out_desc, dnnl_query_impl_info_str, 0, &name);
+    (void)onednn.primitive_desc_query(*out_desc, dnnl_query_impl_info_str, 0, &name);
     snprintf(conv->name, sizeof(conv->name), "%s", name);
     if (!is_reference(name))
         return STATUS_OK;
-    (void)dnnl.primitive_desc_destroy(*out_desc);
+    (void)onednn.primitive_desc_destroy(*out_desc);
     *out_desc = NULL;
     return error_set(err, STATUS_UNSUPPORTED, "oneDNN has only reference code for it");
 }
@@ -339,8 +193,8 @@ static enum status choose_implementation(struct onednn_conv *conv, dnnl_primitiv
 {
     const struct epilogue *epilogue = &conv->spec.epilogue;
 
-    if (engine == NULL)
-        return error_set(err, STATUS_UNSUPPORTED, "%s", missing);
+    if (onednn.engine == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "%s", onednn.missing);
     pad_channels(conv);
     conv->sums = epilogue->has_residual && !epilogue->residual_after && !conv->spec.transposed;
     conv->own_epilogue = epilogue->act != ACT_NONE || (epilogue->has_residual && !conv->sums);
@@ -354,13 +208,13 @@ static enum status make_primitive(struct onednn_conv *conv, struct error *err)
     enum status status = choose_implementation(conv, &desc, err);
 
     if (status == STATUS_OK)
-        status = status_of(dnnl.primitive_create(&conv->primitive, desc), "convolution", err);
+        status = onednn_status(onednn.primitive_create(&conv->primitive, desc), "convolution", err);
     if (status == STATUS_OK) {
-        conv->desc[WEIGHTS] = *dnnl.primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
-        conv->desc[SCRATCH] = *dnnl.primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+        conv->desc[WEIGHTS] = *onednn.primitive_desc_query_md(desc, dnnl_query_weights_md, 0);
+        conv->desc[SCRATCH] = *onednn.primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
     }
     if (desc != NULL)
-        (void)dnnl.primitive_desc_destroy(desc);
+        (void)onednn.primitive_desc_destroy(desc);
     return status;
 }
 
@@ -371,9 +225,9 @@ static enum status make_memories(struct onednn_conv *conv, struct error *err)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
     for (unsigned lane = 0; lane < conv->spec.lanes; lane++)
         for (int i = 0; i < OPERANDS; i++)
-            DNNL_TRY(
-                dnnl.memory_create(&conv->lanes[lane][i], &conv->desc[i], engine, DNNL_MEMORY_NONE),
-                "memory");
+            DNNL_TRY(onednn.memory_create(&conv->lanes[lane][i], &conv->desc[i], onednn.engine,
+                                          DNNL_MEMORY_NONE),
+                     "memory");
     return STATUS_OK;
 }
 
@@ -396,7 +250,7 @@ static void write_format(struct onednn_conv *conv)
 static enum status build(struct onednn_conv *conv, struct error *err)
 {
     TRY(make_primitive(conv, err));
-    conv->y_count = dnnl.memory_desc_get_size(&conv->desc[Y]) / sizeof(float);
+    conv->y_count = onednn.memory_desc_get_size(&conv->desc[Y]) / sizeof(float);
     write_format(conv);
     return make_memories(conv, err);
 }
@@ -415,7 +269,7 @@ static enum status ask_library(const struct onednn_conv_spec *spec, int64_t batc
     conv.spec.geometry.batch = batch;
     status = choose_implementation(&conv, &desc, &ignored);
     if (desc != NULL)
-        (void)dnnl.primitive_desc_destroy(desc);
+        (void)onednn.primitive_desc_destroy(desc);
     return status;
 }
 
@@ -425,7 +279,7 @@ bool onednn_conv_is_possible(const struct onednn_conv_spec *spec)
     unsigned threads;
     bool possible;
 
-    (void)pthread_once(&once, open_library);
+    onednn_load();
     if (onednn_answers_find(spec, &possible))
         return possible;
     threads = team_enter(spec->threads);
@@ -450,7 +304,7 @@ enum status onednn_conv_create(const struct onednn_conv_spec *spec, struct onedn
         return error_set(err, STATUS_NO_MEMORY, "no memory for a convolution");
     conv->spec = *spec;
     window_widen(&conv->spec.geometry.window, 2);
-    (void)pthread_once(&once, open_library);
+    onednn_load();
     threads = team_enter(spec->threads); /* the primitive divides its work for so many */
     status = build(conv, err);
     (void)team_enter(threads);
@@ -469,10 +323,10 @@ void onednn_conv_destroy(struct onednn_conv *conv)
     for (unsigned lane = 0; conv->lanes != NULL && lane < conv->spec.lanes; lane++)
         for (int i = 0; i < OPERANDS; i++)
             if (conv->lanes[lane][i] != NULL)
-                (void)dnnl.memory_destroy(conv->lanes[lane][i]);
+                (void)onednn.memory_destroy(conv->lanes[lane][i]);
     free(conv->lanes);
     if (conv->primitive != NULL)
-        (void)dnnl.primitive_destroy(conv->primitive);
+        (void)onednn.primitive_destroy(conv->primitive);
     free(conv);
 }
 
@@ -483,7 +337,7 @@ const char *onednn_conv_format(const struct onednn_conv *conv)
 
 size_t onednn_conv_packed_bytes(const struct onednn_conv *conv)
 {
-    return dnnl.memory_desc_get_size(&conv->desc[WEIGHTS]);
+    return onednn.memory_desc_get_size(&conv->desc[WEIGHTS]);
 }
 
 size_t onednn_conv_bias_count(const struct onednn_conv *conv)
@@ -498,100 +352,12 @@ size_t onednn_conv_host_bytes(void)
 
 size_t onednn_conv_scratch_bytes(const struct onednn_conv *conv)
 {
-    return dnnl.memory_desc_get_size(&conv->desc[SCRATCH]);
+    return onednn.memory_desc_get_size(&conv->desc[SCRATCH]);
 }
 
 const char *onednn_conv_name(const struct onednn_conv *conv)
 {
     return conv->name;
-}
-
-/* The model's weights as [group][out][in][tap] with zeros for channels that only pad. */
-static float *pad_weights(const struct onednn_conv *conv, const void *weights)
-{
-    const struct conv_geometry *g = &conv->spec.geometry;
-    const int64_t in = g->in_channels / g->groups, out = g->out_channels / g->groups;
-    const size_t tap_bytes = (size_t)conv->taps * sizeof(float);
-    /* The channels in of a channel out lie side by side, but for a transposed convolution. */
-    const int64_t run = conv->spec.transposed ? 1 : in;
-    const char *from = weights;
-    char *padded =
-        calloc((size_t)(conv->groups * conv->out_per_group * conv->in_per_group), tap_bytes);
-
-    for (int64_t group = 0; padded != NULL && group < g->groups; group++)
-        for (int64_t o = 0; o < out; o++)
-            for (int64_t i = 0; i < in; i += run) {
-                int64_t at =
-                    conv->spec.transposed ? (group * in + i) * out + o : (group * out + o) * in + i;
-                int64_t to = (group * conv->out_per_group + o) * conv->in_per_group + i;
-
-                memcpy(padded + (size_t)to * tap_bytes, from + (size_t)at * tap_bytes,
-                       (size_t)run * tap_bytes);
-            }
-    return (float *)(void *)padded;
-}
-
-static enum status reorder_weights(const struct onednn_conv *conv, void *from, void *packed)
-{
-    static const dnnl_format_tag_t tags[] = {dnnl_abc, dnnl_abcd, dnnl_abcde, dnnl_abcdef};
-    dnnl_memory_desc_t desc;
-    dnnl_memory_t source = NULL, target = NULL;
-    dnnl_primitive_desc_t primitive_desc = NULL;
-    dnnl_primitive_t primitive = NULL;
-    dnnl_dims_t dims = {0};
-    int rank = weight_dims(conv, dims);
-    bool ok =
-        dnnl.memory_desc_init_by_tag(&desc, rank, dims, dnnl_f32, tags[rank - 3]) == dnnl_success &&
-        dnnl.memory_create(&source, &desc, engine, from) == dnnl_success &&
-        dnnl.memory_create(&target, &conv->desc[WEIGHTS], engine, packed) == dnnl_success &&
-        dnnl.reorder_primitive_desc_create(&primitive_desc, &desc, engine, &conv->desc[WEIGHTS],
-                                           engine, NULL) == dnnl_success &&
-        dnnl.primitive_create(&primitive, primitive_desc) == dnnl_success;
-
-    if (ok) {
-        const dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}};
-
-        ok = dnnl.primitive_execute(primitive, stream, 2, args) == dnnl_success;
-    }
-    if (primitive != NULL)
-        (void)dnnl.primitive_destroy(primitive);
-    if (primitive_desc != NULL)
-        (void)dnnl.primitive_desc_destroy(primitive_desc);
-    if (target != NULL)
-        (void)dnnl.memory_destroy(target);
-    if (source != NULL)
-        (void)dnnl.memory_destroy(source);
-    return ok ? STATUS_OK : STATUS_NO_MEMORY;
-}
-
-/* On this thread: others pack other weights meanwhile. */
-static enum status reorder_alone(const struct onednn_conv *conv, void *from, void *packed)
-{
-    unsigned threads = team_enter(1);
-    enum status status = reorder_weights(conv, from, packed);
-
-    (void)team_enter(threads);
-    return status;
-}
-
-enum status onednn_conv_pack(const struct onednn_conv *conv, const void *weights, void *packed)
-{
-    const struct conv_geometry *g = &conv->spec.geometry;
-    bool as_it_lies = !conv->spec.transposed && conv->groups == g->groups &&
-                      conv->groups * conv->in_per_group == g->in_channels &&
-                      conv->groups * conv->out_per_group == g->out_channels &&
-                      (uintptr_t)weights % sizeof(float) == 0;
-    float *padded;
-    enum status status;
-
-    if (as_it_lies) /* oneDNN's memories are not const; the source of a reorder is only read */
-        return reorder_alone(conv, (void *)(uintptr_t)weights, packed);
-    padded = pad_weights(conv, weights);
-    if (padded == NULL)
-        return STATUS_NO_MEMORY;
-    status = reorder_alone(conv, padded, packed);
-    free(padded);
-    return status;
 }
 
 struct epilogue_job {
@@ -643,10 +409,11 @@ enum status onednn_conv_run(const struct onednn_conv *conv, const struct onednn_
     if (conv->sums && run->residual != run->y)
         memcpy(run->y, run->residual, conv->y_count * sizeof(float));
     for (int i = 0; i < OPERANDS; i++)
-        if (dnnl.memory_set_data_handle_v2(memories[i], handles[i], stream) != dnnl_success)
+        if (onednn.memory_set_data_handle_v2(memories[i], handles[i], onednn.stream) !=
+            dnnl_success)
             return STATUS_INTERNAL;
-    if (dnnl.primitive_execute(conv->primitive, stream, conv->spec.has_bias ? 5 : 4, args) !=
-        dnnl_success)
+    if (onednn.primitive_execute(conv->primitive, onednn.stream, conv->spec.has_bias ? 5 : 4,
+                                 args) != dnnl_success)
         return STATUS_INTERNAL;
     team_woke();
     if (conv->own_epilogue)

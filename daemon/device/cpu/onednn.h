@@ -1,4 +1,4 @@
-/* oneDNN behind a few calls of our own: the only header and file that know it (version 2.6).
+/* oneDNN behind a few calls of our own: the only header that others see (version 2.6).
  *
  * A convolution is created when a plan is prepared and shared by all lanes; each lane has memory
  * objects of its own in it, so that a run allocates nothing of ours.  Scratch is the caller's.
