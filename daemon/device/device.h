@@ -120,6 +120,7 @@ struct device {
     bool fuses_chains;     /* wants element-wise operators in a row as one step (ops/chain.h) */
     bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
+    bool fuses_pools;    /* … a pool behind a convolution as part of it (ops/conv_pool.h) */
     bool fuses_shuffles; /* … a shuffle of channels as one step (ops/mix_channels.h) or part of one
                           */
     bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */

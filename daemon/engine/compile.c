@@ -367,6 +367,7 @@ static enum status make(struct making *making, const struct shape *shapes,
                                          .takes_attention = takes_attention,
                                          .attention_arg = making->network->device,
                                          .fuses_preludes = making->network->device->fuses_preludes,
+                                         .fuses_pools = making->network->device->fuses_pools,
                                          .fuses_shuffles = making->network->device->fuses_shuffles,
                                          .fuses_narrow = making->network->device->fuses_narrow};
     struct plan *plan = making->plan;

@@ -81,6 +81,7 @@ static const struct blind_row blind[] = {
     {&op_batch_normalization, ALL, true},
     {&op_conv, ALL, true},
     {&op_conv_integer, ALL, false},
+    {&op_conv_pool, ALL, true},
     {&op_conv_transpose, ALL, true},
     {&op_gemm, ALL, true},
     {&op_global_average_pool, ALL, true},

@@ -33,6 +33,7 @@ struct pass_context {
     pass_attention_fn takes_attention; /* … in other types; NULL: in none */
     void *attention_arg;
     bool fuses_preludes; /* … a BatchNormalization before a convolution as part of it */
+    bool fuses_pools;    /* … a pool behind a convolution as part of it */
     bool fuses_shuffles; /* … a shuffle of channels as one step, or part of a convolution */
     bool fuses_narrow;   /* … what follows a product or convolution in 16-bit types, too */
 };

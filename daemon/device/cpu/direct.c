@@ -11,6 +11,7 @@
 #include "device/cpu/constant.h"
 #include "device/cpu/epilogue.h"
 #include "device/cpu/team.h"
+#include "ops/conv_pool.h"
 #include "ops/mix_channels.h"
 
 extern const struct direct_ops direct_ops_avx2, direct_ops_avx512;
@@ -19,11 +20,12 @@ enum {
     FEW_CHANNELS = 8,       /* of a plain input, at most */
     CHUNK_BYTES = 24 << 10, /* of the weights of a chunk of steps: stay in L1 */
     TILE_BYTES_PACKED = 256 << 10,
-    TILE_BYTES = 512 << 10,  /* of a tile's input: stays in L2 */
-    MANY_WEIGHTS = 1 << 20,  /* bytes that come from beyond L2 for each tile: … */
-    TOO_MUCH_WASTE = 8,      /* times the products that there are */
-    FEWEST_PIXELS = 48,      /* pixels of a tile, at least */
-    FEWEST_PIXELS_MANY = 196 /* … when there are many weights */
+    TILE_BYTES = 512 << 10,   /* of a tile's input: stays in L2 */
+    POOLED_BYTES = 512 << 10, /* of a panel's sums that are pooled: likewise */
+    MANY_WEIGHTS = 1 << 20,   /* bytes that come from beyond L2 for each tile: … */
+    TOO_MUCH_WASTE = 8,       /* times the products that there are */
+    FEWEST_PIXELS = 48,       /* pixels of a tile, at least */
+    FEWEST_PIXELS_MANY = 196  /* … when there are many weights */
 };
 
 /* NULL at the baseline. */
@@ -135,6 +137,26 @@ static const char *refuses_transpose(const struct kernel_call *call)
     return refusal;
 }
 
+static bool resolve_pool(const struct kernel_call *call, struct window *out_pool)
+{
+    struct conv_geometry conv;
+
+    return conv_pool_resolve(call->attrs, &call->in[CONV_X]->shape, &call->in[CONV_W]->shape, &conv,
+                             out_pool, NULL) == STATUS_OK;
+}
+
+/* A result one cell wide would be turned (window_turn_narrow()), and the pool with it. */
+static const char *refuses_pool(const struct kernel_call *call)
+{
+    struct phases_form form;
+    struct window pool;
+    const char *refusal = refuses_any(call, &form);
+
+    if (refusal == NULL && (!resolve_pool(call, &pool) || pool.spatial != 2 || pool.in[1] == 1))
+        refusal = "not of two dimensions";
+    return refusal;
+}
+
 /* ---- cutting the work ---- */
 
 static void set_axes(struct direct *p, const struct phases_form *form)
@@ -223,13 +245,36 @@ static void cut_lines(struct direct *p)
     p->block = p->rows_of_image * p->row * ceil_div(p->tile, p->out[0]);
 }
 
+/* Fewest lines are computed twice when tiles are large; what they are pooled from stays in L2. */
+static void cut_pooled(struct direct *p)
+{
+    const struct window *w = &p->pool.window;
+    const int64_t reach = (w->kernel[1] - 1) * w->dilation[1] + 1, rows = w->out[1];
+    const int64_t blocks = p->out_blocks < DIRECT_PANEL_BLOCKS ? 1 : DIRECT_PANEL_BLOCKS;
+    const int64_t line = blocks * p->vector * p->size[1];
+    const int64_t line_bytes =
+        (line + p->in_blocks * p->row * p->stride[0]) * (int64_t)sizeof(float);
+    int64_t tile = (POOLED_BYTES / line_bytes - reach) / w->stride[1] + 1, parts, lines;
+
+    parts = ceil_div(rows, tile > 1 ? tile : 1);
+    while (p->images * parts % p->members != 0 && parts < rows)
+        parts++;
+    p->tile = ceil_div(rows, parts);
+    p->tiles = p->images * ceil_div(rows, p->tile);
+    lines = (p->tile - 1) * w->stride[1] + reach;
+    lines = lines < p->out[0] ? lines : p->out[0];
+    p->rows_of_image = rows_of(p, lines);
+    p->block = p->rows_of_image * p->row;
+    p->y_block = lines * p->size[1] * p->vector;
+}
+
 static void choose_members(const struct kernel_call *call, struct direct *p)
 {
     const int64_t most_tiles = p->flat ? p->lines * p->line : p->lines;
     const double macs = (double)direct_weight_floats(p) * (double)(p->lines * p->line);
 
     p->members = team_most(call->threads, macs / 50);
-    p->by_panels = p->members > 1 &&
+    p->by_panels = p->members > 1 && !p->pools &&
                    (direct_weight_floats(p) > p->images * p->x_image || most_tiles < p->members) &&
                    (p->panels % p->members == 0 || p->panels >= 4 * p->members);
 }
@@ -305,6 +350,19 @@ static void set_phases(const struct phases_form *form, struct state *state)
         }
 }
 
+static void set_pool(const struct kernel_call *call, struct direct *p)
+{
+    const struct conv_pool_attrs *attrs = call->attrs;
+
+    p->pools = true;
+    p->pool = (struct pool_plane){.kind = attrs->average ? POOL_AVERAGE : POOL_MAX,
+                                  .count_padding = attrs->pool.count_include_pad != 0,
+                                  .block = (size_t)p->vector};
+    (void)resolve_pool(call, &p->pool.window); /* refuses_pool() saw that it can be */
+    window_widen(&p->pool.window, WINDOW_MAX_RANK);
+    p->pool_ops = pool_ops_for(cpu_isa_of(call->device));
+}
+
 static void make_plan(const struct kernel_call *call, const struct phases_form *form,
                       struct state *state)
 {
@@ -314,12 +372,16 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     int64_t y_floats;
 
     set_axes(p, form);
+    if (call->op == &op_conv_pool)
+        set_pool(call, p);
     p->x_image = operand_stride(call->in[CONV_X], p->in_blocks * p->in[0] * p->in[1] * pitch);
-    y_floats = p->out_blocks * p->size[0] * p->size[1] * ops->vector;
+    p->y_block = p->size[0] * p->size[1] * ops->vector;
+    y_floats = p->out_blocks * ops->vector *
+               shape_product(&call->out[0]->shape, 2, call->out[0]->shape.rank);
     p->y_image = operand_stride(call->out[0], y_floats);
     p->residual_image =
         p->epilogue.has_residual ? operand_stride(call->in[CONV_RESIDUAL], y_floats) : p->y_image;
-    p->flat = !p->thin && !form->transposed && is_pointwise(p);
+    p->flat = !p->thin && !form->transposed && !p->pools && is_pointwise(p);
     p->packs = !p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1;
     p->line = p->flat ? p->out[0] * p->out[1] : p->out[1];
     p->lines = p->flat ? p->images : p->images * p->out[0];
@@ -328,14 +390,20 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
                pitch;
     p->row = p->phase * p->stride[1];
     choose_members(call, p);
-    if (p->flat)
+    if (p->pools)
+        cut_pooled(p);
+    else if (p->flat)
         cut_flat(p, ops->rows);
     else
         cut_lines(p);
     if (!p->packs)
         p->block = p->in[0] * p->in[1] * ops->vector;
-    p->scratch_floats = p->packs ? round_to(p->in_blocks * p->block, 16) : 0;
-    p->strips = p->flat ? ceil_div(p->tile, ops->rows) : p->tile * ceil_div(p->line, ops->rows);
+    p->packed_floats = p->packs ? round_to(p->in_blocks * p->block, 16) : 0;
+    p->scratch_floats =
+        p->packed_floats + (p->pools ? round_to(DIRECT_PANEL_BLOCKS * p->y_block, 16) : 0);
+    p->strips = p->flat    ? ceil_div(p->tile, ops->rows)
+                : p->pools ? p->y_block / (p->size[1] * ops->vector) * ceil_div(p->line, ops->rows)
+                           : p->tile * ceil_div(p->line, ops->rows);
     p->phase_count = p->apart[0] * p->apart[1];
     p->phases = state->phases;
     set_phases(form, state);
@@ -409,7 +477,10 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
              p->prelude                                    ? " behind scale and shift"
              : p->x_shuffle != 0 || p->filter_shuffle != 0 ? " of shuffled channels"
                                                            : "",
-             p->by_panels ? "panels, tiles" : "tiles", p->tile, p->flat ? "" : " rows",
+             p->by_panels ? "panels, tiles" : "tiles", p->tile,
+             p->flat    ? ""
+             : p->pools ? " pooled rows"
+                        : " rows",
              cpu_isa_name(cpu_isa_of(prepare->call.device)));
     return STATUS_OK;
 }
@@ -435,4 +506,5 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
     }
 
 DIRECT(conv_transpose_direct, refuses_transpose);
+DIRECT(conv_pool_direct, refuses_pool);
 DIRECT(conv_direct, refuses);

@@ -5,6 +5,7 @@
 
 #include "device/cpu/conv_step.h"
 #include "device/cpu/phases.h"
+#include "device/cpu/pool.h"
 
 enum {
     DIRECT_CHANNELS = 8,    /* of a step: neighbours in a block */
@@ -48,11 +49,17 @@ struct direct {
     int64_t out[2], out_channels, out_blocks;
     int64_t size[2], apart[2];
     int64_t y_image, residual_image;
+    int64_t y_block; /* floats from a block of channels to the next, where the sums go */
     bool flat;
     int64_t line, lines; /* pixels of a line; lines of all images */
     /* Tiles: so many pixels of all lines (flat), or so many lines, of one image or of whole ones.
      */
     int64_t tile, tiles;
+    /* A pool behind it.  Tiles are rows of the pool's result then, of one image, and `size` is that
+     * of what is pooled: a panel's part of it, as far as a tile needs it, lies in the scratch. */
+    bool pools;
+    struct pool_plane pool;
+    const struct pool_ops *pool_ops;
     int64_t panels;
     bool by_panels; /* members share panels, not tiles */
     unsigned members;
@@ -61,13 +68,14 @@ struct direct {
     bool packs;
     int64_t phase, row, block; /* floats from one to the next */
     int64_t rows_of_image;     /* of the packed rows of a tile */
-    int64_t strips;            /* about how often the micro-kernel runs in a tile for a chunk */
-    int64_t taps;              /* of the kernel */
-    int64_t channels;          /* of a step */
-    bool scattered;            /* … each has an offset of its own */
+    int64_t packed_floats;
+    int64_t strips;   /* about how often the micro-kernel runs in a tile for a chunk */
+    int64_t taps;     /* of the kernel */
+    int64_t channels; /* of a step */
+    bool scattered;   /* … each has an offset of its own */
     int64_t phase_count;
     const struct direct_phase *phases;
-    int64_t scratch_floats; /* of a member, or of all when by_panels */
+    int64_t scratch_floats; /* of a member, or of all when by_panels; what is packed comes first */
 };
 
 struct direct_ops {
@@ -76,6 +84,18 @@ struct direct_ops {
     /* One member's part; the others run the same at the same time. */
     conv_member_fn run;
 };
+
+/* Lines that what lies under rows [from, to) of the pool's result reaches over: [*first, *end). */
+static inline void direct_pooled_lines(const struct direct *p, int64_t from, int64_t to,
+                                       int64_t *first, int64_t *end)
+{
+    const struct window *w = &p->pool.window;
+
+    *first = from * w->stride[1] - w->pad_begin[1];
+    *end = (to - 1) * w->stride[1] - w->pad_begin[1] + (w->kernel[1] - 1) * w->dilation[1] + 1;
+    *first = *first > 0 ? *first : 0;
+    *end = *end < p->out[0] ? *end : p->out[0];
+}
 
 /* Floats from a pixel to the next. */
 static inline int64_t direct_pitch(const struct direct *p)

@@ -196,7 +196,7 @@ static struct strip make_strip(const struct conv_run *run, struct part part, boo
                           .steps = last ? panel->steps - step : phase->chunk,
                           .u = run->weights + panel->weights + step * width,
                           .bias = part.chunk == 0 ? run->bias + panel->first * VW : NULL,
-                          .y_block = p->size[0] * p->size[1] * VW,
+                          .y_block = p->y_block,
                           .y_pitch = p->apart[1] * VW,
                           .low = last ? finish_low(&p->epilogue, finishes) : -__builtin_inff(),
                           .high = last ? finish_high(&p->epilogue, finishes) : __builtin_inff()};
@@ -237,10 +237,12 @@ static void run_segment(const struct conv_run *run, struct part part, const stru
                          : p->apart[1] > 1 ? APART
                                            : NEIGHBOURS;
     struct strip strip = make_strip(run, part, finishes);
+    /* What is pooled has a place for one panel only. */
+    const int64_t first = segment->at + (p->pools ? 0 : panel->first * strip.y_block);
     int64_t group = 0, done = 0;
 
     while (group < groups) {
-        const int64_t at = segment->at + panel->first * strip.y_block + done * strip.y_pitch;
+        const int64_t at = first + done * strip.y_pitch;
         const float *residual = residuals != NULL ? residuals + at : NULL;
         const int64_t left_groups = groups - group, rows = (segment->pixels - done) / left_groups;
 
@@ -453,7 +455,8 @@ static void run_lines(const struct conv_run *run, struct tile tile, struct part 
         const int64_t y_row = y * p->apart[0] + place[0];
         const struct segment segment = {
             .v = run->scratch + row * p->row,
-            .at = image * p->y_image + (y_row * p->size[1] + place[1]) * VW,
+            .at = p->pools ? i * p->size[1] * VW
+                           : image * p->y_image + (y_row * p->size[1] + place[1]) * VW,
             .image = image,
             .pixels = (p->size[1] - place[1] + p->apart[1] - 1) / p->apart[1]};
 
@@ -512,11 +515,67 @@ static void run_tiles(const struct conv_run *all, unsigned member, unsigned memb
     }
 }
 
+/* ---- a pool behind it ---- */
+
+struct pooled { /* rows [from, to) of the pool's result, and the lines that they come from */
+    int64_t image, from, to;
+    int64_t top; /* the first of them in their image */
+    struct tile tile;
+};
+
+static struct pooled pooled_at(const struct direct *p, int64_t index)
+{
+    const int64_t rows = p->pool.window.out[1], of_image = (rows + p->tile - 1) / p->tile;
+    struct pooled pooled = {.image = index / of_image, .from = index % of_image * p->tile};
+    int64_t end;
+
+    pooled.to = pooled.from + p->tile < rows ? pooled.from + p->tile : rows;
+    direct_pooled_lines(p, pooled.from, pooled.to, &pooled.top, &end);
+    pooled.tile = (struct tile){.first = pooled.image * p->out[0] + pooled.top,
+                                .count = end > pooled.top ? end - pooled.top : 0};
+    return pooled;
+}
+
+/* The sums of a panel lie in L2. */
+static void pool_panel(const struct direct *p, const struct pooled *pooled, int64_t panel,
+                       const float *sums, float *y)
+{
+    const struct direct_panel *blocks = &p->phases[0].panels[panel];
+    const int64_t row = p->pool.window.out[2] * VW, plane = p->pool.window.out[1] * row;
+
+    y += pooled->image * p->y_image + blocks->first * plane + pooled->from * row;
+    for (int64_t b = 0; b < blocks->blocks; b++)
+        p->pool_ops->rows(&p->pool, sums + b * p->y_block, pooled->top, pooled->from, pooled->to,
+                          y + b * plane);
+}
+
+static void run_pooled(const struct conv_run *all, unsigned member, unsigned members)
+{
+    const struct direct *p = all->plan;
+    struct conv_run run = *all;
+    size_t from, to;
+
+    run.scratch += (int64_t)member * p->scratch_floats;
+    run.y = run.scratch + p->packed_floats;
+    team_share((size_t)p->tiles, member, members, &from, &to);
+    for (int64_t t = (int64_t)from; t < (int64_t)to; t++) {
+        const struct pooled pooled = pooled_at(p, t);
+
+        for (int64_t c = 0; pooled.tile.count > 0 && c < p->in_blocks; c++)
+            pack(&run, pooled.tile, c);
+        for (int64_t q = 0; q < p->panels; q++) {
+            if (pooled.tile.count > 0)
+                run_tile(&run, pooled.tile, q);
+            pool_panel(p, &pooled, q, run.y, all->y);
+        }
+    }
+}
+
 static void run_all(const struct conv_run *run, unsigned member, unsigned members)
 {
     const struct direct *p = run->plan;
 
-    (p->by_panels ? run_panels : run_tiles)(run, member, members);
+    (p->pools ? run_pooled : p->by_panels ? run_panels : run_tiles)(run, member, members);
 }
 
 const struct direct_ops SIMD_NAME(direct_ops) = {.vector = VW, .rows = ROWS, .run = run_all};

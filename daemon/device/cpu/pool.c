@@ -10,7 +10,7 @@
 
 extern const struct pool_ops pool_ops_base, pool_ops_avx2, pool_ops_avx512;
 
-static const struct pool_ops *pool_ops_for(enum cpu_isa isa)
+const struct pool_ops *pool_ops_for(enum cpu_isa isa)
 {
     static const struct pool_ops *const table[CPU_ISA_COUNT] = {&pool_ops_base, &pool_ops_avx2,
                                                                 &pool_ops_avx512};

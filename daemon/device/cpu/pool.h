@@ -18,6 +18,10 @@ struct pool_plane {
 struct pool_ops {
     /* One plane: [cells][block] to [places][block]. */
     void (*window)(const struct pool_plane *pool, const float *x, float *y);
+    /* Rows [from, to) of the result of a plane of two dimensions, blocked, from the cells that are
+     * there: x begins with row `top` of the plane.  y: the first of these rows. */
+    void (*rows)(const struct pool_plane *pool, const float *x, int64_t top, int64_t from,
+                 int64_t to, float *y);
     /* Mean or maximum of all cells of `block` channels; out[block]. */
     void (*global)(enum pool_kind kind, const float *x, size_t cells, size_t block, float *out);
     /* x / (bias + scale * sum of squares over the `size` channels around)^beta for one cell's
@@ -25,5 +29,7 @@ struct pool_ops {
     void (*normalize)(const float *x, size_t channels, size_t size, float scale, float bias,
                       float beta, float *y, float *squares);
 };
+
+const struct pool_ops *pool_ops_for(enum cpu_isa isa);
 
 #endif

@@ -209,11 +209,25 @@ INLINE void plain_row(const enum pool_kind kind, const struct pool_plane *pool,
     }
 }
 
+static void any_row(const struct pool_plane *pool, const struct inside *inside,
+                    struct range *ranges, const float *x, float *y)
+{
+    const bool largest = pool->kind == POOL_MAX;
+
+    if (pool->block > 1 && largest)
+        blocked_row(POOL_MAX, pool, inside, ranges, x, y);
+    else if (pool->block > 1)
+        blocked_row(POOL_AVERAGE, pool, inside, ranges, x, y);
+    else if (largest)
+        plain_row(POOL_MAX, pool, inside, ranges, x, y);
+    else
+        plain_row(POOL_AVERAGE, pool, inside, ranges, x, y);
+}
+
 static void window(const struct pool_plane *pool, const float *x, float *y)
 {
     const struct window *w = &pool->window;
     const struct inside inside = find_inside(w);
-    const bool largest = pool->kind == POOL_MAX;
     const int64_t row = w->out[2] * (int64_t)pool->block;
     struct range ranges[WINDOW_MAX_RANK];
 
@@ -221,15 +235,22 @@ static void window(const struct pool_plane *pool, const float *x, float *y)
         ranges[0] = clip(w, 0, d);
         for (int64_t h = 0; h < w->out[1]; h++, y += row) {
             ranges[1] = clip(w, 1, h);
-            if (pool->block > 1 && largest)
-                blocked_row(POOL_MAX, pool, &inside, ranges, x, y);
-            else if (pool->block > 1)
-                blocked_row(POOL_AVERAGE, pool, &inside, ranges, x, y);
-            else if (largest)
-                plain_row(POOL_MAX, pool, &inside, ranges, x, y);
-            else
-                plain_row(POOL_AVERAGE, pool, &inside, ranges, x, y);
+            any_row(pool, &inside, ranges, x, y);
         }
+    }
+}
+
+static void rows(const struct pool_plane *pool, const float *x, int64_t top, int64_t from,
+                 int64_t to, float *y)
+{
+    const struct window *w = &pool->window;
+    const struct inside inside = find_inside(w);
+    struct range ranges[WINDOW_MAX_RANK] = {clip(w, 0, 0)};
+
+    for (int64_t h = from; h < to; h++, y += w->out[2] * (int64_t)pool->block) {
+        ranges[1] = clip(w, 1, h);
+        ranges[1].first -= top;
+        any_row(pool, &inside, ranges, x, y);
     }
 }
 
@@ -300,4 +321,4 @@ static void normalize(const float *x, size_t channels, size_t size, float scale,
 }
 
 const struct pool_ops SIMD_NAME(pool_ops) = {
-    .window = window, .global = global, .normalize = normalize};
+    .window = window, .rows = rows, .global = global, .normalize = normalize};
