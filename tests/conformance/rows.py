@@ -41,6 +41,18 @@ def convolutions(path):
     n.save(path, image(80), "y", ["N", 10])
 
 
+def pools(path):
+    """Pools behind convolutions, as one step with them and by themselves."""
+    n = Net()
+    x = n.node("Relu", n.norm(n.conv("x", 3, 40, 7, 2), 40))
+    x = n.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
+    x = n.node("AveragePool", n.silu(n.conv(x, 40, 24, 5, pad=2)), kernel_shape=[2, 2], strides=[2, 2])
+    y = n.node("Relu", n.conv(x, 24, 24, 3))
+    x = n.node("Concat", y, n.node("MaxPool", y, kernel_shape=[3, 3], pads=[1] * 4), axis=1)
+    n.node("Flatten", n.node("GlobalAveragePool", x), axis=1)
+    n.save(path, image(160), "y", ["N", 48])
+
+
 def shuffles(path):
     """Shuffles of channels: folded into the convolutions around them (ShuffleNet), and a step with Concat and Split."""
     n = Net()
@@ -124,7 +136,7 @@ def mlp(path):
 def main():
     with tempfile.TemporaryDirectory(prefix="sluice-rows-") as folder:
         paths = []
-        for make in (convolutions, shuffles, encoder, audio, quantized, mlp):
+        for make in (convolutions, pools, shuffles, encoder, audio, quantized, mlp):
             paths.append(pathlib.Path(folder) / f"{make.__name__}.onnx")
             make(paths[-1])
         return subprocess.run([*sys.argv[1:], *map(str, paths)], check=False).returncode

@@ -5,6 +5,7 @@
 #include "graph/match.h"
 #include "ops/chain.h"
 #include "ops/conv.h"
+#include "ops/conv_pool.h"
 #include "ops/embedding.h"
 #include "ops/gemm.h"
 #include "ops/matmul.h"
@@ -59,7 +60,7 @@ static void finish(struct graph *graph, size_t inputs, struct value *const *in, 
 static void run(struct graph *graph, const struct pass *pass)
 {
     const struct pass_context context = {
-        .fold = NULL, .fuses_chains = true, .fuses_preludes = true};
+        .fold = NULL, .fuses_chains = true, .fuses_preludes = true, .fuses_pools = true};
     const char *reason = "";
 
     assert_ok(pass->run(graph, &context, NULL));
@@ -578,6 +579,63 @@ static void what_others_read_or_winograd_computes_gets_no_prelude(void **state)
     }
 }
 
+/* ---- pools behind convolutions ---- */
+
+static struct value *pooled(struct graph *graph, struct value *x, int64_t filters, int64_t channels,
+                            int64_t kernel)
+{
+    static const int64_t twos[] = {2, 2};
+    struct value *between =
+        apply(graph, "Conv", x, constant(graph, DIMS(filters, channels, kernel, kernel)));
+    struct node *pool = graph_add_node(graph, NULL, &op_max_pool, "pool", 1, 1);
+
+    ((struct pool_attrs *)pool->attrs)->window =
+        (struct window_attrs){.kernel_shape = {2, twos}, .strides = {2, twos}};
+    node_set_input(pool, 0, between);
+    node_set_output(pool, 0, graph_add_value(graph, ""));
+    assert_ok(graph_infer_node(graph, pool, NULL));
+    return pool->out[0];
+}
+
+static void a_pool_becomes_part_of_the_convolution_before_it(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, 3, 12, 12));
+    struct node *node;
+
+    (void)state;
+    finish(graph, 1, &x, pooled(graph, x, 16, 3, 3));
+    run(graph, &pass_fuse_pool);
+    node = only(graph);
+    assert_ptr_equal(node->op, &op_conv_pool);
+    assert_false(((const struct conv_pool_attrs *)node->attrs)->average);
+    assert_int_equal(node->out[0]->shape.dims[3], 5);
+    graph_destroy(graph);
+}
+
+static void a_pool_stays_where_it_is(int64_t filters, int64_t channels, int64_t kernel, bool shared)
+{
+    struct graph *graph = graph_create();
+    struct value *x = fed(graph, DIMS(1, channels, 12, 12));
+    struct value *y = pooled(graph, x, filters, channels, kernel);
+
+    assert_ok(graph_set_inputs(graph, 1, &x));
+    assert_ok(graph_set_outputs(graph, shared ? 2 : 1, (struct value *[]){y, y->producer->in[0]}));
+    run(graph, &pass_fuse_pool);
+    assert_int_equal(count(graph, "MaxPool"), 1);
+    assert_int_equal(count(graph, "Conv"), 1);
+    graph_destroy(graph);
+}
+
+static void a_pool_stays_behind_what_others_read_or_is_not_made_by_rows(void **state)
+{
+    (void)state;
+    a_pool_stays_where_it_is(16, 3, 3, true);
+    a_pool_stays_where_it_is(4, 3, 3, false);   /* few results */
+    a_pool_stays_where_it_is(16, 64, 1, false); /* pixels of all rows in one line */
+    a_pool_stays_where_it_is(16, 64, 3, false); /* Winograd's */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -606,6 +664,8 @@ int main(void)
         cmocka_unit_test(long_rows_become_several_chains),
         cmocka_unit_test(a_normalization_and_relu_before_a_convolution_become_its_prelude),
         cmocka_unit_test(what_others_read_or_winograd_computes_gets_no_prelude),
+        cmocka_unit_test(a_pool_becomes_part_of_the_convolution_before_it),
+        cmocka_unit_test(a_pool_stays_behind_what_others_read_or_is_not_made_by_rows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
