@@ -94,6 +94,19 @@ static int64_t reach(const struct window *window, size_t i) /* cells from first 
     return (window->kernel[i] - 1) * window->dilation[i] + 1;
 }
 
+/* Windows that would be "padded" by less than -1 cell: ONNX's formula of pad_shape cuts cells off
+ * in front, the words beside it, its shape inference and TensorFlow pad with nothing, ONNX Runtime
+ * does the one or fails.  -1 comes off the end and changes nothing. */
+static enum status refuse_apart(int64_t total, size_t i, struct error *err)
+{
+    return total >= -1
+               ? STATUS_OK
+               : error_set(err, STATUS_UNSUPPORTED,
+                           "auto_pad leaves open where the windows of spatial dimension %zu "
+                           "begin: they lie apart, and its padding would be %" PRId64,
+                           i, total);
+}
+
 static void split_padding(int auto_pad, int64_t total, int64_t *begin, int64_t *end)
 {
     int64_t small = total / 2;
@@ -112,6 +125,7 @@ static enum status resolve_axis(const struct window_attrs *attrs, bool ceil_mode
 
         window->out[i] = (in + stride - 1) / stride;
         total = (window->out[i] - 1) * stride + reach(window, i) - in;
+        TRY(refuse_apart(total, i, err));
         split_padding(attrs->auto_pad, total > 0 ? total : 0, &window->pad_begin[i],
                       &window->pad_end[i]);
         return STATUS_OK;
@@ -152,6 +166,11 @@ static enum status resolve_transposed_axis(const struct window_attrs *attrs, int
     if (wanted != NULL || same) {
         int64_t out = wanted != NULL ? *wanted : window->in[i] * window->stride[i];
 
+        if (wanted == NULL && full < out)
+            return error_set(err, STATUS_UNSUPPORTED,
+                             "auto_pad leaves open where %" PRId64
+                             " cells of windows lie in %" PRId64 " of spatial dimension %zu",
+                             full, out, i);
         /* ONNX: the smaller half goes first for SAME_UPPER, last for everything else */
         split_padding(attrs->auto_pad == AUTO_PAD_SAME_UPPER ? AUTO_PAD_SAME_UPPER
                                                              : AUTO_PAD_SAME_LOWER,

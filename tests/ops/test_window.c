@@ -90,6 +90,28 @@ static void transposed_sizes_invert_the_others(void **state)
     assert_int_equal(window.pad_begin[1], 1);
 }
 
+/* With strides over the window nobody agrees where windows begin, but for a last cell left over. */
+static void same_padding_below_nothing_is_refused(void **state)
+{
+    int64_t kernel[] = {1, 1}, strides[] = {3, 1};
+    struct window_attrs attrs = {.kernel_shape = {2, kernel}, .strides = {2, strides}};
+    struct shape nine = {4, {1, 1, 9, 4}}, eight = {4, {1, 1, 8, 4}};
+    struct ints none = {0};
+    struct window window;
+
+    (void)state;
+    for (attrs.auto_pad = AUTO_PAD_SAME_UPPER; attrs.auto_pad <= AUTO_PAD_SAME_LOWER;
+         attrs.auto_pad++) {
+        refused(&attrs, &nine, "padding would be -2");
+        assert_ok(window_resolve(&attrs, &eight, NULL, false, &window, NULL));
+        assert_int_equal(window.out[0], 3);
+        assert_int_equal(window.pad_begin[0], 0);
+        assert_int_equal(window_resolve_transposed(&attrs, &eight, kernel, &none, &none, &window,
+                                                   &(struct error){0}),
+                         STATUS_UNSUPPORTED);
+    }
+}
+
 static void bad_numbers_are_refused_by_name(void **state)
 {
     int64_t kernel[] = {3, 3}, zero[] = {0, 1}, huge[] = {INT64_MAX, 1}, minus[] = {-1, 0, 0, 0};
@@ -121,6 +143,7 @@ int main(void)
         cmocka_unit_test(ceil_mode_leaves_out_windows_behind_the_end),
         cmocka_unit_test(same_padding_splits_upper_and_lower),
         cmocka_unit_test(transposed_sizes_invert_the_others),
+        cmocka_unit_test(same_padding_below_nothing_is_refused),
         cmocka_unit_test(bad_numbers_are_refused_by_name),
     };
 
