@@ -22,7 +22,7 @@ static struct value *through(struct graph *graph, struct value *x)
 }
 
 /* Two products with weights, `quantised` of them between bytes. */
-static struct graph *make_model(int quantised)
+static struct graph *quantised_model(int quantised)
 {
     struct graph *graph = graph_create();
     struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(SHAPE_UNKNOWN, WIDTH)), *y = x;
@@ -79,11 +79,11 @@ static void a_model_that_is_not_quantised_is_refused_with_one_sentence(void **st
     struct error err = {.text = ""};
 
     (void)state;
-    assert_int_equal(adopt("int8", make_model(0), &err), STATUS_UNSUPPORTED);
+    assert_int_equal(adopt("int8", quantised_model(0), &err), STATUS_UNSUPPORTED);
     assert_string_equal(err.text,
                         "Precision=int8 takes models that are quantised (QDQ, QOperator): the 2 "
                         "products of this one have weights for floats");
-    assert_ok(adopt("strict", make_model(0), &err));
+    assert_ok(adopt("strict", quantised_model(0), &err));
 }
 
 static void a_model_that_is_quantised_is_taken_also_where_some_products_are_not(void **state)
@@ -91,8 +91,8 @@ static void a_model_that_is_quantised_is_taken_also_where_some_products_are_not(
     struct error err = {.text = ""};
 
     (void)state;
-    assert_ok(adopt("int8", make_model(2), &err));
-    assert_ok(adopt("int8", make_model(1), &err));
+    assert_ok(adopt("int8", quantised_model(2), &err));
+    assert_ok(adopt("int8", quantised_model(1), &err));
 }
 
 static void a_model_without_weights_has_nothing_to_quantise(void **state)
