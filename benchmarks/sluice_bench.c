@@ -241,13 +241,24 @@ static int by_time(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* The block of an output whose size only a run can tell. */
+struct placed {
+    void *data;
+    size_t bytes;
+};
+
+/* Kept from round to round, as the daemon's pool keeps what answers lie in: fresh memory would cost
+ * a page fault for every 4 KiB of each round. */
 static void *place(void *arg, size_t output, const struct shape *shape, size_t bytes)
 {
-    void **kept = arg;
+    struct placed *placed = (struct placed *)arg + output;
 
     (void)shape;
-    free(kept[output]);
-    return kept[output] = malloc(bytes > 0 ? bytes : 1);
+    if (placed->data == NULL || placed->bytes < bytes) {
+        free(placed->data);
+        *placed = (struct placed){malloc(bytes > 0 ? bytes : 1), bytes};
+    }
+    return placed->data;
 }
 
 struct bench {
@@ -403,12 +414,12 @@ static enum status run_bench(struct bench *bench, struct error *err)
     struct run_buffer *in = calloc(inputs + 1, sizeof(*in));
     struct run_buffer *out = calloc(outputs + 1, sizeof(*out));
     struct shape *shapes = calloc(inputs + outputs + 1, sizeof(*shapes));
-    void **kept = calloc(outputs + 1, sizeof(*kept));
+    struct placed *placed = calloc(outputs + 1, sizeof(*placed));
     struct plan_facts facts;
 
     bench->bound = calloc(outputs + 1, sizeof(*bench->bound));
     bench->times_ns = calloc(MAX_ROUNDS, sizeof(*bench->times_ns));
-    if (tensors == NULL || in == NULL || out == NULL || shapes == NULL || kept == NULL ||
+    if (tensors == NULL || in == NULL || out == NULL || shapes == NULL || placed == NULL ||
         bench->bound == NULL || bench->times_ns == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory");
     bench->in_host = tensors;
@@ -428,7 +439,7 @@ static enum status run_bench(struct bench *bench, struct error *err)
                               .out = out,
                               .out_shapes = shapes + inputs,
                               .place = place,
-                              .place_arg = kept,
+                              .place_arg = placed,
                               .profile = bench->options->profile ? profile_create() : NULL};
     if (bench->options->profile && bench->run.profile == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory");
