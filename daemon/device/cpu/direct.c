@@ -245,7 +245,8 @@ static void cut_lines(struct direct *p)
     p->block = p->rows_of_image * p->row * ceil_div(p->tile, p->out[0]);
 }
 
-/* Fewest lines are computed twice when tiles are large; what they are pooled from stays in L2. */
+/* Fewest lines are computed twice when tiles are large; what they are pooled from stays in L2, and
+ * is never the whole of what is pooled: that would take more memory than two steps. */
 static void cut_pooled(struct direct *p)
 {
     const struct window *w = &p->pool.window;
@@ -257,6 +258,8 @@ static void cut_pooled(struct direct *p)
     int64_t tile = (POOLED_BYTES / line_bytes - reach) / w->stride[1] + 1, parts, lines;
 
     parts = ceil_div(rows, tile > 1 ? tile : 1);
+    if (parts == 1 && rows > 1)
+        parts = 2;
     while (p->images * parts % p->members != 0 && parts < rows)
         parts++;
     p->tile = ceil_div(rows, parts);
