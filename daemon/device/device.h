@@ -102,8 +102,9 @@ struct device_ops {
     /* Blocks until what prepared kernels had it make in the background is made.  NULL: it makes
      * nothing there. */
     void (*settle)(struct device *device);
-    /* Whether it has a kernel for attention in one step in this 16-bit type, now and as long as it
-     * is open (graph/pass.h: pass_attention_fn).  NULL: in none. */
+    /* Whether it has a kernel for attention in one step in this 16-bit type, or in float32 with
+     * boolean masks and causal, now and as long as it is open (graph/pass.h: pass_attention_fn).
+     * NULL: in none. */
     bool (*takes_attention)(struct device *device, const struct attention_attrs *attrs,
                             enum dtype dtype, const struct shape *const *shapes);
     bool host_memory; /* kernels read and write host addresses: no copies in or out */

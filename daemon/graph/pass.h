@@ -15,7 +15,8 @@
 typedef enum status (*pass_fold_fn)(void *arg, const struct graph *graph, const struct node *node,
                                     struct constant **out, struct error *err);
 
-/* Whether the device takes attention in one step in a 16-bit type: shapes of Q, K, V and the masks,
+/* Whether the device takes attention in one step in a 16-bit type, or in float32 with boolean masks
+ * and causal: shapes of Q, K, V and the masks,
  * NULL where there is none (ops/attention.h). */
 struct attention_attrs;
 typedef bool (*pass_attention_fn)(void *arg, const struct attention_attrs *attrs, enum dtype dtype,
@@ -30,7 +31,7 @@ struct pass_context {
     bool weighs_bytes;     /* … and for float products whose weights stay bytes */
     bool fuses_chains;     /* the device takes element-wise operators in a row as one step */
     bool fuses_attention;  /* … and the products, masks and Softmax of attention in float32 */
-    pass_attention_fn takes_attention; /* … in other types; NULL: in none */
+    pass_attention_fn takes_attention; /* … in other types and with other masks; NULL: in none */
     void *attention_arg;
     bool fuses_preludes; /* … a BatchNormalization before a convolution as part of it */
     bool fuses_pools;    /* … a pool behind a convolution as part of it */

@@ -2,12 +2,16 @@
  *
  *     MatMul(Softmax(MatMul(q, kᵀ) · c + mask), v)  →  Attention(q, k, v, mask)
  *
- * with up to two masks.  Transpositions that divide heads before it and put them together behind it
- * become the axes by which the step reads and writes.  In 16-bit types where the device says so;
+ * with up to two masks that are added, or that say by Where() which scores stay.  A mask that is
+ * constant and a triangle exactly makes the step causal: it need not be read then, and neither need
+ * keys that no query sees.  Transpositions that divide heads before it and put them together behind
+ * it become the axes by which the step reads and writes.  In 16-bit types where the device says so;
  * the scores, their masks and the softmax may be float32 then, with a Cast before and one behind.
  * Runs when the products have taken in their scale, but no bias or residual yet: those would be the
  * masks.
  */
+#include <math.h>
+
 #include "graph/match.h"
 #include "graph/narrow.h"
 #include "ops/attention.h"
@@ -61,7 +65,43 @@ static struct value *uncast(const struct graph *graph, struct value *value, enum
                : value;
 }
 
-/* The scores: a product of q and k, with masks added one by one. */
+static bool find_scores(const struct graph *graph, struct value *value, struct finding *finding);
+
+/* `mask` acts on what `value` is, which is of the shape of all scores. */
+static bool find_behind(const struct graph *graph, struct value *value, const struct shape *scores,
+                        struct value *mask, struct attention_mask kind, struct finding *finding)
+{
+    const size_t before = finding->masks;
+
+    if (before == 2 || !shape_is_equal(&value->shape, scores))
+        return false;
+    finding->in[ATTENTION_MASK + before] = mask;
+    finding->attrs.mask[before] = kind;
+    finding->masks = before + 1;
+    if (find_scores(graph, value, finding))
+        return true;
+    finding->masks = before;
+    return false;
+}
+
+/* Where(mask, scores, number), or the other way round. */
+static bool find_choice(const struct graph *graph, const struct node *where,
+                        struct finding *finding)
+{
+    const struct shape *shape = &where->out[0]->shape;
+
+    for (size_t side = 1; side <= 2; side++) {
+        double fill;
+
+        if (value_number(where->in[3 - side], shape->rank, &fill) && !isnan(fill) &&
+            find_behind(graph, where->in[side], shape, where->in[0],
+                        (struct attention_mask){.hides = side == 2, .fill = (float)fill}, finding))
+            return true;
+    }
+    return false;
+}
+
+/* The scores: a product of q and k, with masks one by one, the last one first. */
 static bool find_scores(const struct graph *graph, struct value *value, struct finding *finding)
 {
     struct node *node;
@@ -80,19 +120,147 @@ static bool find_scores(const struct graph *graph, struct value *value, struct f
                   &finding->in[ATTENTION_K]);
         return node->in[MATMUL_A]->shape.rank == node->in[MATMUL_B]->shape.rank;
     }
-    if (node->op != &op_add || node->inputs != 2 || finding->masks == 2)
+    if (node->op == &op_where)
+        return find_choice(graph, node, finding);
+    if (node->op != &op_add || node->inputs != 2)
         return false;
-    for (size_t side = 0; side < 2; side++) {
-        size_t before = finding->masks;
-
-        finding->in[ATTENTION_MASK + finding->masks++] = node->in[1 - side];
-        if (shape_is_equal(&node->in[side]->shape, &value->shape) &&
-            find_scores(graph, node->in[side], finding))
+    for (size_t side = 0; side < 2; side++)
+        if (find_behind(graph, node->in[side], &value->shape, node->in[1 - side],
+                        (struct attention_mask){.fill = 0}, finding))
             return true;
-        finding->masks = before;
+    return false;
+}
+
+static bool is_choice(const struct finding *finding, size_t mask)
+{
+    return finding->in[ATTENTION_MASK + mask]->dtype == DTYPE_BOOL;
+}
+
+/* Masks were found from the last one on.  In which order numbers are added is all the same. */
+static void put_first_mask_first(struct finding *finding)
+{
+    struct value **in = finding->in + ATTENTION_MASK, *value = in[0];
+    struct attention_mask *kinds = finding->attrs.mask, kind = kinds[0];
+
+    if (finding->masks < 2 || (!is_choice(finding, 0) && !is_choice(finding, 1)))
+        return;
+    in[0] = in[1];
+    in[1] = value;
+    kinds[0] = kinds[1];
+    kinds[1] = kind;
+}
+
+/* ---- triangles ---- */
+
+enum sight { SEES, HIDES, NEITHER };
+
+/* What an element of mask `number` makes of a score. */
+static enum sight sight_at(const struct finding *finding, size_t number, size_t index)
+{
+    const struct tensor *mask = &finding->in[ATTENTION_MASK + number]->constant->tensor;
+    double added;
+
+    if (mask->dtype == DTYPE_BOOL)
+        return (((const uint8_t *)mask->data)[index] != 0) == finding->attrs.mask[number].hides
+                   ? HIDES
+                   : SEES;
+    added = tensor_float(mask, index);
+    return added == 0 ? SEES : added == -INFINITY ? HIDES : NEITHER;
+}
+
+/* How many keys the row of a mask shows, if these are the first ones and all others are hidden;
+ * else -1. */
+static int64_t seen_in_row(const struct finding *finding, size_t number, int64_t row, int64_t keys)
+{
+    const size_t first = (size_t)(row * keys);
+    int64_t seen = 0;
+
+    while (seen < keys && sight_at(finding, number, first + (size_t)seen) == SEES)
+        seen++;
+    for (int64_t key = seen; key < keys; key++)
+        if (sight_at(finding, number, first + (size_t)key) != HIDES)
+            return -1;
+    return seen;
+}
+
+static int64_t seen_by(int64_t row, int64_t offset, int64_t keys)
+{
+    const int64_t seen = row + offset + 1;
+
+    return seen < 0 ? 0 : seen < keys ? seen : keys;
+}
+
+/* Whether each query of a constant mask sees one key more than the one before, as far as there are
+ * keys; one row at least says by how many they are apart. */
+static bool rows_are_triangle(const struct finding *finding, size_t number, int64_t queries,
+                              int64_t keys, int64_t *out_offset)
+{
+    int64_t offset = 0;
+    bool found = false;
+
+    for (int64_t row = 0; row < queries; row++) {
+        const int64_t seen = seen_in_row(finding, number, row, keys);
+
+        if (seen < 0 || (found && seen != seen_by(row, offset, keys)))
+            return false;
+        if (found || seen == 0)
+            continue;
+        if (seen == keys)
+            return false; /* of the first rows with keys, none says where the edge is */
+        found = true;
+        offset = seen - 1 - row;
+        if (row > 0 && offset + row != 0)
+            return false; /* rows without keys lie above the edge */
+    }
+    *out_offset = offset;
+    return found;
+}
+
+static bool is_triangle(const struct finding *finding, size_t number, int64_t *out_offset)
+{
+    const struct value *mask = finding->in[ATTENTION_MASK + number];
+    const struct shape *shape = &mask->shape;
+    const size_t rank = shape->rank;
+    bool brought, is_one;
+
+    if (mask->constant == NULL || rank < 2 || shape->dims[rank - 2] < 2 ||
+        shape_count(shape) != shape->dims[rank - 2] * shape->dims[rank - 1])
+        return false;
+    brought = mask->constant->tensor.data == NULL;
+    if (constant_restore(mask->constant) != STATUS_OK)
+        return false;
+    is_one = rows_are_triangle(finding, number, shape->dims[rank - 2], shape->dims[rank - 1],
+                               out_offset);
+    if (brought)
+        constant_drop(mask->constant);
+    return is_one;
+}
+
+/* A triangle that hides by -infinity may act at any place, others only behind all else. */
+static bool make_causal(struct finding *finding)
+{
+    struct attention_attrs *attrs = &finding->attrs;
+
+    for (size_t i = finding->masks; i-- > 0;) {
+        const float fill = is_choice(finding, i) ? attrs->mask[i].fill : -INFINITY;
+
+        if ((fill > -INFINITY && i + 1 < finding->masks) ||
+            !is_triangle(finding, i, &attrs->causal_offset))
+            continue;
+        attrs->is_causal = true;
+        attrs->causal_fill = fill;
+        for (size_t k = i; k + 1 < finding->masks; k++) {
+            finding->in[ATTENTION_MASK + k] = finding->in[ATTENTION_MASK + k + 1];
+            attrs->mask[k] = attrs->mask[k + 1];
+        }
+        finding->in[ATTENTION_MASK + --finding->masks] = NULL;
+        attrs->mask[finding->masks] = (struct attention_mask){.fill = 0};
+        return true;
     }
     return false;
 }
+
+/* ---- the step ---- */
 
 /* What puts the heads together again is part of the step, if it leaves rows whole. */
 static void find_result(const struct graph *graph, struct node *product, struct finding *finding)
@@ -138,10 +306,11 @@ static bool find(const struct graph *graph, struct node *product, struct finding
     find_axes(graph, product->in[MATMUL_B], attrs->trans_b, &finding->attrs.v,
               &finding->in[ATTENTION_V]);
     find_result(graph, product, finding);
+    put_first_mask_first(finding);
     for (size_t i = 0; i < finding->masks; i++) {
         const enum dtype dtype = finding->in[ATTENTION_MASK + i]->dtype;
 
-        if (dtype != finding->dtype && dtype != DTYPE_FLOAT)
+        if (dtype != finding->dtype && dtype != DTYPE_FLOAT && dtype != DTYPE_BOOL)
             return false;
         masks[i] = &finding->in[ATTENTION_MASK + i]->shape;
     }
@@ -158,14 +327,28 @@ static bool find(const struct graph *graph, struct node *product, struct finding
 static bool is_taken(const struct pass_context *context, const struct finding *finding)
 {
     const struct shape *shapes[ATTENTION_INPUTS] = {NULL};
+    bool adds = !finding->attrs.is_causal;
 
-    if (finding->dtype == DTYPE_FLOAT)
+    for (size_t i = 0; i < finding->masks; i++)
+        adds = adds && !is_choice(finding, i);
+    if (finding->dtype == DTYPE_FLOAT && adds)
         return context->fuses_attention;
     for (size_t i = 0; i < ATTENTION_MASK + finding->masks; i++)
         shapes[i] = &finding->in[i]->shape;
     return context->takes_attention != NULL &&
            context->takes_attention(context->attention_arg, &finding->attrs, finding->dtype,
                                     shapes);
+}
+
+/* Causal if it can be, else by its masks. */
+static bool settle(const struct pass_context *context, struct finding *finding)
+{
+    const struct finding masked = *finding;
+
+    if (make_causal(finding) && is_taken(context, finding))
+        return true;
+    *finding = masked;
+    return is_taken(context, finding);
 }
 
 static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)
@@ -179,7 +362,7 @@ static enum status run(struct graph *graph, const struct pass_context *context, 
 
         link = link->next;
         if (!dtype_is_float(finding.dtype) || !is_product(node, finding.dtype) ||
-            !find(graph, node, &finding) || !is_taken(context, &finding))
+            !find(graph, node, &finding) || !settle(context, &finding))
             continue;
         if (link == &finding.root->link)
             link = link->next;

@@ -152,7 +152,8 @@ static enum status infer_attention(const struct op_call *call, struct error *err
 
     for (size_t i = 0; i < call->inputs; i++)
         if (call->in[i] != NULL && call->in[i]->dtype != call->in[0]->dtype &&
-            (i < ATTENTION_MASK || call->in[i]->dtype != DTYPE_FLOAT))
+            (i < ATTENTION_MASK ||
+             (call->in[i]->dtype != DTYPE_FLOAT && call->in[i]->dtype != DTYPE_BOOL)))
             return error_set(err, STATUS_INVALID, "input %zu is of type %s where input 0 is of %s",
                              i, dtype_name(call->in[i]->dtype), dtype_name(call->in[0]->dtype));
     TRY(resolve(call, &geometry, err));

@@ -1,14 +1,16 @@
-/* Attention as one step: softmax(scale Q K^T + masks) V, for each leading index (sequence and
+/* Attention as one step: softmax(scale Q K^T, masked) V, for each leading index (sequence and
  * head). Made by a pass (graph/pass_fuse_attention.c), for devices that have a kernel for it: in
- * float32 all of them, in 16-bit types what the device says it takes (device_ops.takes_attention).
+ * float32 with masks that are added all of them, else what the device says it takes
+ * (device_ops.takes_attention).
  */
 #ifndef OPS_ATTENTION_H
 #define OPS_ATTENTION_H
 
 #include "ops/op.h"
 
-/* Masks are added to the scores; they are broadcast to [lead…, queries, keys] and have all keys.
- * They are of the others' type, or float32: a mask of -3e38 has no place in float16. */
+/* Masks are broadcast to [lead…, queries, keys] and have all keys.  They act one after the other: a
+ * mask of numbers is added to the scores, of the others' type or float32 (one of -3e38 has no place
+ * in float16); a boolean one says which scores stay, the others become `fill`. */
 enum { ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_MASK, ATTENTION_MASK_2, ATTENTION_INPUTS };
 
 /* Where the axes of a matrix [lead…, row, column] are found: its axis i is axis[i] of the operand.
@@ -17,8 +19,18 @@ struct attention_axes {
     uint8_t axis[SHAPE_MAX_RANK];
 };
 
+struct attention_mask {
+    bool hides; /* a boolean mask: true is `fill`; else false is */
+    float fill;
+};
+
 struct attention_attrs {
     float scale;
+    struct attention_mask mask[2]; /* of boolean masks */
+    /* Behind the masks: query i sees the keys 0 to i + offset; scores of all others are `fill`. */
+    bool is_causal;
+    int64_t causal_offset;
+    float causal_fill;
     /* Seen so, Q is [lead…, queries, depth], K [lead…, keys, depth], V [lead…, keys, width] and the
      * result [lead…, queries, width], its last axis last.  All have the same rank; leading
      * dimensions are broadcast. */

@@ -1,4 +1,6 @@
 /* Attention spelled out, and what only looks like it: before and after. */
+#include <math.h>
+
 #include "graph/match.h"
 #include "maker.h"
 #include "ops/attention.h"
@@ -58,12 +60,15 @@ static void end(struct spelled *s)
     s->result = turn(s, s->product, by_heads);
 }
 
+/* Whether the device takes masks that choose, and triangles, in float32 too. */
+static bool chooses;
+
 /* A device with a kernel for float16 in eights. */
 static bool takes(void *arg, const struct attention_attrs *attrs, enum dtype dtype,
                   const struct shape *const *shapes)
 {
     (void)arg, (void)attrs;
-    return dtype == DTYPE_FLOAT16 && shapes[ATTENTION_Q]->rank == 4;
+    return (dtype == DTYPE_FLOAT16 || chooses) && shapes[ATTENTION_Q]->rank == 4;
 }
 
 static void run_on(struct spelled *s, struct value *out, bool wanted)
@@ -280,6 +285,157 @@ static void masks_that_are_not_by_key_or_that_enlarge_stay(void **state)
     }
 }
 
+/* Where(chosen, scores, fill), or the other way round. */
+static struct value *choose(struct spelled *s, struct value *chosen, bool hides, float fill)
+{
+    struct value *number = make_number(s->graph, (double)fill);
+    struct value *out =
+        make(s->graph, "Where", chosen, hides ? number : s->scores, hides ? s->scores : number);
+
+    assert_ok(graph_infer_node(s->graph, out->producer, NULL));
+    return out;
+}
+
+static struct value *bits(struct spelled *s, const uint8_t *data)
+{
+    return make_constant(s->graph, DTYPE_BOOL, DIMS(ROWS, ROWS), data);
+}
+
+static void a_choice_of_scores_is_a_mask(void **state)
+{
+    (void)state;
+    for (int hides = 0; hides < 2; hides++) {
+        static const uint8_t data[ROWS * ROWS] = {1, 0, 1};
+        const struct attention_attrs *attrs;
+        struct spelled s;
+        struct value *chosen;
+        struct node *node;
+
+        begin(&s);
+        chosen = bits(&s, data);
+        s.scores = choose(&s, chosen, hides == 1, -7);
+        s.scores = step(&s, "Add", s.scores, s.mask);
+        end(&s);
+        chooses = true;
+        run_on(&s, s.result, true);
+        chooses = false;
+        node = find_op(s.graph, "Attention");
+        assert_non_null(node);
+        assert_int_equal(count_ops(s.graph, NULL), 1);
+        assert_int_equal(node->inputs, 5);
+        assert_ptr_equal(node->in[ATTENTION_MASK], chosen); /* it acts first */
+        assert_ptr_equal(node->in[ATTENTION_MASK_2], s.mask);
+        attrs = node->attrs;
+        assert_int_equal(attrs->mask[0].hides, hides == 1);
+        assert_true(attrs->mask[0].fill == -7);
+        assert_false(attrs->is_causal);
+        assert_ok(graph_infer_node(s.graph, node, NULL));
+        graph_destroy(s.graph);
+    }
+}
+
+static void a_choice_stays_where_no_kernel_takes_it(void **state)
+{
+    static const uint8_t data[ROWS * ROWS] = {1, 0, 1};
+    struct spelled s;
+
+    (void)state;
+    begin(&s);
+    s.scores = choose(&s, bits(&s, data), false, -INFINITY);
+    end(&s);
+    run_on(&s, s.result, true);
+    assert_null(find_op(s.graph, "Attention"));
+    assert_int_equal(count_ops(s.graph, "Where"), 1);
+    graph_destroy(s.graph);
+}
+
+/* Runs the pass over scores with a constant mask, of floats that are added where `fill` is NAN;
+ * sees[row] keys are seen, in front.  Element `odd`, if there is one, is turned round. */
+static void assert_causal(const int *sees, int odd, float fill, bool mask_behind, bool expected,
+                          int offset)
+{
+    float added[ROWS * ROWS];
+    uint8_t kept[ROWS * ROWS];
+    struct spelled s;
+    struct node *node;
+    const struct attention_attrs *attrs;
+
+    for (int i = 0; i < ROWS * ROWS; i++) {
+        kept[i] = (i % ROWS < sees[i / ROWS]) != (i == odd);
+        added[i] = kept[i] ? 0 : -INFINITY;
+    }
+    begin(&s);
+    s.scores = isnan(fill)
+                   ? step(&s, "Add", s.scores,
+                          make_constant(s.graph, DTYPE_FLOAT, DIMS(1, 1, ROWS, ROWS), added))
+                   : choose(&s, bits(&s, kept), false, fill);
+    if (mask_behind)
+        s.scores = step(&s, "Add", s.scores, s.mask);
+    end(&s);
+    chooses = true;
+    run_on(&s, s.result, true);
+    chooses = false;
+    node = find_op(s.graph, "Attention");
+    assert_non_null(node);
+    attrs = node->attrs;
+    assert_int_equal(attrs->is_causal, expected);
+    assert_int_equal(node->inputs, 3 + mask_behind + !expected);
+    if (expected) {
+        assert_int_equal(attrs->causal_offset, offset);
+        assert_true(attrs->causal_fill == (isnan(fill) ? -INFINITY : fill));
+        if (mask_behind)
+            assert_ptr_equal(node->in[ATTENTION_MASK], s.mask);
+    }
+    assert_ok(graph_infer_node(s.graph, node, NULL));
+    graph_destroy(s.graph);
+}
+
+static void a_triangle_makes_it_causal_and_nothing_else_does(void **state)
+{
+    static const float fills[] = {NAN, -INFINITY, -1e9F};
+    static const int square[] = {1, 2, 3, 4, 5}, before[] = {3, 4, 5, 5, 5},
+                     behind[] = {0, 0, 1, 2, 3}, all[] = {5, 5, 5, 5, 5}, none[] = {0, 0, 0, 0, 0},
+                     jump[] = {1, 2, 4, 5, 5}, late[] = {0, 2, 3, 4, 5}, flat[] = {2, 2, 2, 2, 2};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const float fill = fills[i];
+
+        assert_causal(square, -1, fill, false, true, 0);
+        assert_causal(before, -1, fill, false, true, 2);
+        assert_causal(behind, -1, fill, false, true, -2);
+        assert_causal(square, -1, fill, true, i < 2, 0); /* a number that is added to counts */
+        assert_causal(all, -1, fill, false, false, 0);
+        assert_causal(none, -1, fill, false, false, 0);
+        assert_causal(jump, -1, fill, false, false, 0);
+        assert_causal(late, -1, fill, false, false, 0);
+        assert_causal(flat, -1, fill, false, false, 0);
+        for (int odd = 0; odd < ROWS * ROWS; odd++)
+            assert_causal(square, odd, fill, false, false, 0);
+    }
+}
+
+static void a_triangle_stays_a_mask_where_no_kernel_is_causal(void **state)
+{
+    float added[ROWS * ROWS];
+    struct spelled s;
+    struct node *node;
+
+    (void)state;
+    for (int i = 0; i < ROWS * ROWS; i++)
+        added[i] = i % ROWS <= i / ROWS ? 0 : -INFINITY;
+    begin(&s);
+    s.scores =
+        step(&s, "Add", s.scores, make_constant(s.graph, DTYPE_FLOAT, DIMS(ROWS, ROWS), added));
+    end(&s);
+    run_on(&s, s.result, true);
+    node = find_op(s.graph, "Attention");
+    assert_non_null(node);
+    assert_int_equal(node->inputs, 4);
+    assert_false(((const struct attention_attrs *)node->attrs)->is_causal);
+    graph_destroy(s.graph);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +448,10 @@ int main(void)
         cmocka_unit_test(a_softmax_in_float32_between_16_bits_is_taken_in),
         cmocka_unit_test(softmax_along_another_axis_stays),
         cmocka_unit_test(masks_that_are_not_by_key_or_that_enlarge_stay),
+        cmocka_unit_test(a_choice_of_scores_is_a_mask),
+        cmocka_unit_test(a_choice_stays_where_no_kernel_takes_it),
+        cmocka_unit_test(a_triangle_makes_it_causal_and_nothing_else_does),
+        cmocka_unit_test(a_triangle_stays_a_mask_where_no_kernel_is_causal),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -264,6 +264,13 @@ static int64_t choose_block(const struct attention_state *state)
 /* Each block reads its queries before it writes over them. */
 static const char *refuses_type(const struct kernel_call *call)
 {
+    const struct attention_attrs *attrs = call->attrs;
+
+    for (size_t i = ATTENTION_MASK; i < call->inputs; i++)
+        if (call->in[i] != NULL && call->in[i]->dtype == DTYPE_BOOL)
+            return "boolean masks";
+    if (attrs->is_causal)
+        return "causal attention";
     return call->in[ATTENTION_Q]->dtype == DTYPE_FLOAT ? NULL : "16-bit types";
 }
 

@@ -278,11 +278,13 @@ static void unpin(struct device *device, void *base)
     (void)cuda_status(cudaHostUnregister(base));
 }
 
-/* The library's engine where it may have one, which is compiled for the next start; else our own.
- */
+/* In 16 bits the library's engine where it may have one, which is compiled for the next start; else
+ * our own. */
 static bool takes_attention(struct device *device, const struct attention_attrs *attrs,
                             enum dtype dtype, const struct shape *const *shapes)
 {
+    if (dtype == DTYPE_FLOAT)
+        return device->fuses_attention;
     return dnn_may_take_attention(device, attrs, dtype, shapes)
                ? dnn_takes_attention(device, attrs, dtype, shapes)
                : tensor_takes_attention(device, attrs, dtype, shapes);

@@ -38,6 +38,18 @@ static double mask_at(const struct test_array *mask, size_t rank, const int64_t 
     return mask->values[offset];
 }
 
+/* What mask `number` makes of a score. */
+static double masked(const struct op_test *test, const struct test_array *mask, size_t number,
+                     size_t rank, const int64_t *index, double score)
+{
+    const struct attention_attrs *attrs = test->attrs;
+    const double element = mask_at(mask, rank, index);
+
+    if (mask->dtype != DTYPE_BOOL)
+        return score + element;
+    return (element != 0) == attrs->mask[number].hides ? (double)attrs->mask[number].fill : score;
+}
+
 /* Parts of the sum of one query, divided by it. */
 static void weigh(const struct op_test *test, const struct test_array *in,
                   const struct attention_geometry *g, int64_t *index, double *parts)
@@ -61,7 +73,9 @@ static void weigh(const struct op_test *test, const struct test_array *in,
         index[row] = query;
         index[column] = key;
         for (size_t i = ATTENTION_MASK; i < test->inputs; i++)
-            parts[key] += mask_at(&in[i], g->rank, index);
+            parts[key] = masked(test, &in[i], i - ATTENTION_MASK, g->rank, index, parts[key]);
+        if (attrs->is_causal && key > query + attrs->causal_offset)
+            parts[key] = (double)attrs->causal_fill;
         top = fmax(top, parts[key]);
     }
     for (int64_t key = 0; key < g->keys; key++)
@@ -166,6 +180,7 @@ static void heads_of_every_size_are_right(void **state)
         {2, 3, 5, 7, 4, 4},       {1, 2, 1, 1, 1, 1},       {3, 2, 33, 49, 32, 32},
         {1, 2, 70, 1000, 20, 33}, {2, 1, 128, 128, 64, 64}, {1, 1, 9, 1601, 8, 49},
         {1, 3, 196, 50, 17, 80},  {2, 2, 65, 130, 24, 128}, {1, 1, 16, 64, 128, 2},
+        {1, 2, 70, 75, 256, 256}, {1, 1, 9, 40, 137, 199},  {1, 1, 5, 33, 8, 160},
     };
 
     (void)state;
@@ -298,6 +313,102 @@ static void the_first_keys_may_all_be_masked(void **state)
     op_test_run(tester, &test);
 }
 
+/* Kernels of the CPU leave these to its other steps. */
+static void run_where_taken(struct op_test *test)
+{
+#ifndef OP_TEST_ONE_ISA
+    test->any_kernel = true;
+#endif
+    op_test_run(tester, test);
+}
+
+static void boolean_masks_say_which_scores_stay(void **state)
+{
+    static const struct shape masks[] = {SHAPE(2, 1, 1, 70), SHAPE(1, 1, 12, 70),
+                                         SHAPE(2, 3, 12, 70), SHAPE(12, 70), SHAPE(70)};
+    static const float fills[] = {-INFINITY, -1e9F, -5};
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof(masks) / sizeof(masks[0]); i++) {
+        struct attention_attrs attrs = heads;
+        struct op_test test =
+            make_test(&attrs, (struct shape)SHAPE(2, 12, 3, 16), (struct shape)SHAPE(2, 70, 3, 16),
+                      (struct shape)SHAPE(2, 70, 3, 16));
+
+        attrs.mask[0] = (struct attention_mask){.hides = i % 2 == 1, .fill = fills[i % 3]};
+        attrs.mask[1] = (struct attention_mask){.hides = i % 2 == 0, .fill = fills[2]};
+        test.inputs = 4;
+        test.in[3] = (struct op_input){.dtype = DTYPE_BOOL, .shape = masks[i / 2]};
+        run_where_taken(&test);
+        test.inputs = 5;
+        test.in[4] = (struct op_input){.dtype = i % 3 == 0 ? mask_type(i) : DTYPE_BOOL,
+                                       .shape = masks[(i + 1) / 2 % 5],
+                                       .low = -3,
+                                       .high = i % 3 == 0 ? 3 : 0};
+        if (i % 3 != 0)
+            test.in[4].low = 0;
+        run_where_taken(&test);
+    }
+}
+
+/* Keys in front of all queries, as many as queries, fewer, and queries that see none. */
+static void causal_attention_sees_what_was_before(void **state)
+{
+    static const int64_t sizes[][5] = {
+        /* queries, keys, depth, offset, heads */
+        {150, 150, 16, 0, 2},  {70, 200, 8, 130, 1}, {200, 70, 8, 0, 1},   {130, 130, 40, -1, 1},
+        {140, 100, 8, -70, 1}, {5, 300, 16, 3, 2},   {66, 140, 160, 5, 1},
+    };
+    static const float fills[] = {-INFINITY, -3.4e38F, -1e4F};
+
+    (void)state;
+    for (size_t i = 0; i < 3 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+        const int64_t *s = sizes[i / 3];
+        struct attention_attrs attrs = plain;
+        struct op_test test = make_test(&attrs, (struct shape)SHAPE(2, s[4], s[0], s[2]),
+                                        (struct shape)SHAPE(2, s[4], s[1], s[2]),
+                                        (struct shape)SHAPE(2, s[4], s[1], s[2]));
+
+        attrs.is_causal = true;
+        attrs.causal_offset = s[3];
+        attrs.causal_fill = fills[i % 3];
+        test.rows = true;
+        run_where_taken(&test);
+        test.rows = false;
+        test.inputs = 4;
+        test.in[3] = (struct op_input){
+            .dtype = mask_type(i), .shape = SHAPE(1, 1, 1, s[1]), .low = -3, .high = 3};
+        run_where_taken(&test);
+    }
+}
+
+/* A number that hides counts where nothing that is seen is much larger. */
+static void hidden_keys_count_where_all_scores_are_as_low(void **state)
+{
+    enum { SIDE = 140 };
+    struct attention_attrs attrs = {.scale = 1,
+                                    .q = {{0, 1}},
+                                    .k = {{0, 1}},
+                                    .v = {{0, 1}},
+                                    .out = {{0, 1}},
+                                    .is_causal = true,
+                                    .causal_fill = -1};
+    double mask[SIDE][SIDE];
+    struct op_test test = make_test(&attrs, (struct shape)SHAPE(SIDE, 8),
+                                    (struct shape)SHAPE(SIDE, 8), (struct shape)SHAPE(SIDE, 8));
+
+    (void)state;
+    run_where_taken(&test);
+    for (int row = 0; row < SIDE; row++)
+        for (int key = 0; key < SIDE; key++)
+            mask[row][key] = row == 20 ? -INFINITY : row == 90 ? -20000 : 0;
+    attrs.causal_fill = -10000;
+    test.inputs = 4;
+    test.in[3] =
+        (struct op_input){.dtype = DTYPE_FLOAT, .shape = SHAPE(SIDE, SIDE), .values = mask[0]};
+    run_where_taken(&test);
+}
+
 static void what_does_not_fit_is_refused(void **state)
 {
     struct op_test test =
@@ -323,6 +434,9 @@ int main(void)
         cmocka_unit_test(masks_are_broadcast),
         cmocka_unit_test(queries_without_keys_are_as_softmax_has_them),
         cmocka_unit_test(the_first_keys_may_all_be_masked),
+        cmocka_unit_test(boolean_masks_say_which_scores_stay),
+        cmocka_unit_test(causal_attention_sees_what_was_before),
+        cmocka_unit_test(hidden_keys_count_where_all_scores_are_as_low),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
 

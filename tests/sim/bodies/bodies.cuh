@@ -58,6 +58,14 @@ static inline float __fdiv_rn(float a, float b)
 {
     return a / b;
 }
+static inline double __dadd_rn(double a, double b)
+{
+    return a + b;
+}
+static inline double __dmul_rn(double a, double b)
+{
+    return a * b;
+}
 static inline unsigned __umulhi(unsigned a, unsigned b)
 {
     return static_cast<unsigned>(static_cast<uint64_t>(a) * b >> 32);
@@ -96,6 +104,20 @@ template <class T> static inline T __shfl_xor_sync(unsigned lanes, T value, int 
     taken = given[thread ^ static_cast<unsigned>(mask)];
     bodies_barrier();
     return taken;
+}
+
+/* Of the whole block. */
+static inline int __syncthreads_or(int value)
+{
+    static int given[1024];
+    int any = 0;
+
+    given[threadIdx.x] = value;
+    bodies_barrier();
+    for (unsigned i = 0; i < blockDim.x; i++)
+        any |= given[i];
+    bodies_barrier();
+    return any != 0;
 }
 
 static inline unsigned atomicAdd(unsigned *at, unsigned value)

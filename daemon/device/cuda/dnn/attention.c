@@ -48,7 +48,7 @@ static const char *describe(const struct attention_attrs *attrs, enum dtype dtyp
 
     if (!dtype_is_narrow(dtype))
         return "cuDNN's attention is for 16-bit types";
-    if (masks[0] != NULL || masks[1] != NULL)
+    if (masks[0] != NULL || masks[1] != NULL || attrs->is_causal)
         return "cuDNN's attention takes no mask";
     if (attention_resolve(attrs, shapes[ATTENTION_Q], shapes[ATTENTION_K], shapes[ATTENTION_V],
                           masks, &g, NULL) != STATUS_OK ||

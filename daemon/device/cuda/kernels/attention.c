@@ -52,9 +52,9 @@ static const char *refuse_columns(const struct cuda_device *cuda,
         return "tensor cores are for 16-bit types";
     if (dtype == DTYPE_BFLOAT16 && cuda->capability < BFLOAT16_CAPABILITY)
         return "bfloat16 below capability 8.0";
-    if (q->dims[attrs->q.axis[q->rank - 1]] > ATTENTION_COLUMNS ||
-        v->dims[attrs->v.axis[v->rank - 1]] > ATTENTION_COLUMNS)
-        return "heads of more than 128";
+    if (q->dims[attrs->q.axis[q->rank - 1]] > ATTENTION16_COLUMNS ||
+        v->dims[attrs->v.axis[v->rank - 1]] > ATTENTION16_COLUMNS)
+        return "heads of more than 256";
     return NULL;
 }
 
@@ -160,12 +160,19 @@ static enum status prepare_attention(struct kernel_prepare *prepare, struct erro
     attention->depth = geometry.depth;
     attention->width = geometry.width;
     attention->dtype = call->in[ATTENTION_Q]->dtype;
+    attention->is_causal = attrs->is_causal;
+    attention->causal_offset = attrs->causal_offset;
+    attention->causal_fill = attrs->causal_fill;
     find_views(call, geometry.rank, views);
     set_operands(attention, &geometry.lead, views);
     for (size_t i = 0; i < ATTENTION_MASKS; i++)
-        if (call_input(call, ATTENTION_MASK + i) != NULL)
+        if (call_input(call, ATTENTION_MASK + i) != NULL) {
             attention->mask[i].dtype = call->in[ATTENTION_MASK + i]->dtype;
-    (void)snprintf(prepare->note, sizeof(prepare->note), "64 queries at a time, 64 keys");
+            attention->hides[i] = attrs->mask[i].hides;
+            attention->fill[i] = attrs->mask[i].fill;
+        }
+    (void)snprintf(prepare->note, sizeof(prepare->note), "64 queries at a time%s",
+                   attrs->is_causal ? ", causal" : "");
     return STATUS_OK;
 }
 

@@ -9,9 +9,10 @@
  */
 #include <math.h>
 
-#include "device/cuda/kernels/attention.h"
+#include "device/cuda/kernels/attention.cuh"
 #include "device/cuda/kernels/launch.cuh"
 #include "device/cuda/kernels/walk.cuh"
+#include "tensor/dtype.h"
 
 enum {
     SIDE = 64,
@@ -25,7 +26,8 @@ enum {
 
 /* What a block works on. */
 struct place {
-    const float *q, *k, *v, *mask[ATTENTION_MASKS];
+    const float *q, *k, *v;
+    const void *mask[ATTENTION_MASKS];
     float *out;
     int64_t row, column; /* its first query and column of the result */
 };
@@ -99,6 +101,16 @@ __device__ static inline void add_products(float *sums, const float (&rows)[CELL
             sums[i * CELL + j] += rows[i] * columns[j];
 }
 
+__device__ static inline float masked(const struct attention &a, const struct place &place, int m,
+                                      int64_t row, int64_t column, float score)
+{
+    const int64_t at = row * a.mask[m].row + column;
+
+    if (a.mask[m].dtype != DTYPE_BOOL)
+        return score + ((const float *)place.mask[m])[at];
+    return (((const uint8_t *)place.mask[m])[at] != 0) == (a.hides[m] != 0) ? a.fill[m] : score;
+}
+
 /* Scores of the block's queries and 64 keys from `key` on, masked; -infinity beyond the last key.
  */
 __device__ static inline void make_scores(const struct attention &a, const struct place &place,
@@ -131,7 +143,9 @@ __device__ static inline void make_scores(const struct attention &a, const struc
 #pragma unroll
         for (int m = 0; m < ATTENTION_MASKS; m++)
             if (place.mask[m] != nullptr && row < a.queries && column < a.keys)
-                score += place.mask[m][row * a.mask[m].row + column];
+                score = masked(a, place, m, row, column, score);
+        if (a.is_causal && column > row + a.causal_offset)
+            score = a.causal_fill;
         scores[i] = column < a.keys ? score : -INFINITY;
     }
 }
@@ -217,6 +231,27 @@ __device__ static inline void store_result(const struct attention &a, const stru
     }
 }
 
+__device__ static inline const void *mask_at(const struct attention &a, int mask, int64_t head)
+{
+    const int64_t offset = walk_offset(a.heads, a.mask[mask].heads, head);
+
+    if (a.mask_data[mask] == nullptr)
+        return nullptr;
+    return (const char *)a.mask_data[mask] +
+           offset * (a.mask[mask].dtype == DTYPE_BOOL ? sizeof(uint8_t) : sizeof(float));
+}
+
+/* Whether keys that are hidden count for one of the block's queries.  All of it come here. */
+__device__ static inline bool counts_hidden(const struct attention &a, const struct so_far &so_far)
+{
+    bool counts = false;
+
+#pragma unroll
+    for (int i = 0; i < CELL; i++)
+        counts |= attention_counts_hidden(a, so_far.top[i]);
+    return __syncthreads_or(counts) != 0;
+}
+
 /* Two blocks a processor, where registers allow it. */
 template <int COLUMNS>
 __global__ void __launch_bounds__(BLOCK_THREADS, COLUMNS == SIDE ? 2 : 1)
@@ -235,12 +270,12 @@ __global__ void __launch_bounds__(BLOCK_THREADS, COLUMNS == SIDE ? 2 : 1)
             operand_at(a, a.q, a.q_data, head),
             operand_at(a, a.k, a.k_data, head),
             operand_at(a, a.v, a.v_data, head),
-            {operand_at(a, a.mask[0], a.mask_data[0], head),
-             operand_at(a, a.mask[1], a.mask_data[1], head)},
+            {mask_at(a, 0, head), mask_at(a, 1, head)},
             (float *)a.out_data + walk_offset(a.heads, a.out.heads, head),
             t % tiles / column_tiles * SIDE,
             t % tiles % column_tiles * COLUMNS,
         };
+        int64_t end = attention_end(a, place.row, SIDE);
         struct so_far so_far;
         float sums[COLUMNS / SIDE][CELLS];
 
@@ -252,11 +287,13 @@ __global__ void __launch_bounds__(BLOCK_THREADS, COLUMNS == SIDE ? 2 : 1)
 #pragma unroll
         for (int i = 0; i < COLUMNS / SIDE * CELLS; i++)
             sums[i / CELLS][i % CELLS] = 0;
-        for (int64_t key = 0; key < a.keys; key += SIDE) {
+        for (int64_t key = 0; key < end; key += SIDE) {
             float scores[CELLS], factors[CELL];
 
             make_scores(a, place, key, x, y, q, k, scores);
             soften(scores, so_far, factors);
+            if (end < a.keys && key + SIDE >= end && counts_hidden(a, so_far))
+                end = a.keys;
             store_turned(scores, x, y, parts);
 #pragma unroll
             for (int i = 0; i < COLUMNS / SIDE * CELLS; i++)

@@ -1,5 +1,5 @@
 /* Attention of 16-bit types by tensor cores: 64 queries of one head a block, 16 a warp, 64 keys at
- * a time.
+ * a time (32 where heads are wider than 128, and 128 columns of the result a block).
  *
  *     shared memory    K of these keys, V of these keys: one is copied while the other is used
  *     registers        Q, the scores, e^(score - the largest), the result so far
@@ -11,7 +11,7 @@
  */
 #include <math.h>
 
-#include "device/cuda/kernels/attention.h"
+#include "device/cuda/kernels/attention.cuh"
 #include "device/cuda/kernels/launch.cuh"
 #include "device/cuda/kernels/tensor.cuh"
 #include "device/cuda/kernels/walk.cuh"
@@ -21,10 +21,8 @@ enum {
     THREADS = 128,
     ROWS = 16, /* of a warp; also what one product takes of columns or keys */
     QUERIES = THREADS / 32 * ROWS,
-    KEYS = 64,
     TILE = 8, /* columns of a tile of sums */
-    UNIT = ATTENTION_UNIT,
-    TILES = KEYS / TILE
+    UNIT = ATTENTION_UNIT
 };
 
 /* What a block works on. */
@@ -32,7 +30,8 @@ struct place {
     const uint16_t *q, *k, *v;
     const void *mask[ATTENTION_MASKS];
     uint16_t *out;
-    int64_t row; /* its warp's first query */
+    int64_t row;   /* its warp's first query */
+    int64_t width; /* columns of the result: how many the block makes */
 };
 
 /* Of a thread's two queries: the largest score, this thread's part of the sum, the result. */
@@ -92,26 +91,26 @@ __device__ static inline uint32_t query_pair(const struct attention &a, const ui
     return low | high << 16;
 }
 
-template <int WIDE>
+template <int DEEP>
 __device__ static inline void load_queries(const struct attention &a, const struct place &place,
-                                           uint32_t (&q)[WIDE / ROWS][4])
+                                           uint32_t (&q)[DEEP / ROWS][4])
 {
 #pragma unroll
-    for (int step = 0; step < WIDE / ROWS; step++)
+    for (int step = 0; step < DEEP / ROWS; step++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             q[step][i] = query_pair(a, place.q, place.row + group() + i % 2 * 8,
                                     step * ROWS + pair() + i / 2 * 8);
 }
 
-/* Of the 64 keys from `key` on, those that there are. */
-__device__ static inline int keys_left(const struct attention &a, int64_t key)
+/* Of the block's keys from `key` on, those that there are. */
+template <int KEYS> __device__ static inline int keys_left(const struct attention &a, int64_t key)
 {
-    return a.keys - key < KEYS ? (int)(a.keys - key) : (int)KEYS;
+    return a.keys - key < KEYS ? (int)(a.keys - key) : KEYS;
 }
 
 /* Begins to bring their rows. */
-template <int WIDE>
+template <int WIDE, int KEYS>
 __device__ static inline void
 load_keys(const struct attention &a, const struct attention_operand &operand, const uint16_t *data,
           int64_t key, int64_t columns, uint16_t (&to)[KEYS][WIDE + UNIT])
@@ -119,7 +118,7 @@ load_keys(const struct attention &a, const struct attention_operand &operand, co
     if (operand.unit >= UNIT) {
         enum { UNITS = WIDE / UNIT, STEP = THREADS / UNITS };
         const int row = (int)threadIdx.x / UNITS, column = (int)threadIdx.x % UNITS * UNIT;
-        const int left = keys_left(a, key);
+        const int left = keys_left<KEYS>(a, key);
         const uint16_t *from = data + (key + row) * operand.row + column;
 
 #pragma unroll
@@ -145,22 +144,22 @@ load_keys(const struct attention &a, const struct attention_operand &operand, co
 /* ---- scores ---- */
 
 /* Q K^T of the warp's queries and the block's keys. */
-template <class T, int WIDE>
+template <class T, int DEEP, int KEYS>
 __device__ static inline void
-multiply_keys(const struct attention &a, const uint32_t (&q)[WIDE / ROWS][4],
-              const uint16_t (&k)[KEYS][WIDE + UNIT], float (&scores)[TILES][4])
+multiply_keys(const struct attention &a, const uint32_t (&q)[DEEP / ROWS][4],
+              const uint16_t (&k)[KEYS][DEEP + UNIT], float (&scores)[KEYS / TILE][4])
 {
     const int lane = (int)threadIdx.x % 32;
 
 #pragma unroll
-    for (int i = 0; i < TILES * 4; i++)
+    for (int i = 0; i < KEYS / TILE * 4; i++)
         scores[i / 4][i % 4] = 0;
 #pragma unroll
-    for (int step = 0; step < WIDE / ROWS; step++) {
+    for (int step = 0; step < DEEP / ROWS; step++) {
         if (step * ROWS >= a.depth)
             break;
 #pragma unroll
-        for (int tile = 0; tile < TILES; tile += 2) {
+        for (int tile = 0; tile < KEYS / TILE; tile += 2) {
             uint32_t b[4];
 
             tensor_load(b,
@@ -171,13 +170,14 @@ multiply_keys(const struct attention &a, const uint32_t (&q)[WIDE / ROWS][4],
     }
 }
 
-/* Adds a mask whose elements are of type E, from this thread's first score on.  `left` keys are
- * there from that one on. */
-template <class T, class E>
-__device__ static inline void add_mask(const struct attention &a, const struct place &place,
-                                       const E *mask, int64_t step, int left,
-                                       float (&scores)[TILES][4])
+/* Mask `m`, whose elements are of type E, at this thread's scores.  `left` keys are there from its
+ * first one on. */
+template <class T, class E, int TILES>
+__device__ static inline void apply_mask(const struct attention &a, const struct place &place,
+                                         int m, int64_t key, int left, float (&scores)[TILES][4])
 {
+    const E *mask = (const E *)place.mask[m] + (place.row + group()) * a.mask[m].row + key + pair();
+
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         if (place.row + group() + half * 8 >= a.queries)
@@ -186,39 +186,59 @@ __device__ static inline void add_mask(const struct attention &a, const struct p
         for (int i = 0; i < TILES * 2; i++) {
             const int column = i / 2 * TILE + i % 2;
 
+            float &score = scores[i / 2][half * 2 + i % 2];
+
             if (column >= left)
                 continue;
             if constexpr (sizeof(E) == sizeof(float))
-                scores[i / 2][half * 2 + i % 2] += mask[column];
-            else
-                scores[i / 2][half * 2 + i % 2] += real_of_bits<T>(mask[column]);
+                score += mask[column];
+            else if constexpr (sizeof(E) == sizeof(uint16_t))
+                score += real_of_bits<T>(mask[column]);
+            else if ((mask[column] != 0) == (a.hides[m] != 0))
+                score = a.fill[m];
         }
-        mask += step;
+        mask += 8 * a.mask[m].row;
     }
 }
 
-template <class T>
+template <int TILES>
+__device__ static inline void hide_future(const struct attention &a, const struct place &place,
+                                          int64_t key, float (&scores)[TILES][4])
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const int seen =
+            attention_seen(a, place.row + group() + half * 8, key, TILES * TILE) - pair();
+
+#pragma unroll
+        for (int i = 0; i < TILES * 2; i++)
+            if (i / 2 * TILE + i % 2 >= seen)
+                scores[i / 2][half * 2 + i % 2] = a.causal_fill;
+    }
+}
+
+template <class T, int TILES>
 __device__ static inline void finish_scores(const struct attention &a, const struct place &place,
                                             int64_t key, float (&scores)[TILES][4])
 {
-    const int left = keys_left(a, key) - pair();
+    const int left = keys_left<TILES * TILE>(a, key) - pair();
 
 #pragma unroll
     for (int i = 0; i < TILES * 4; i++)
         scores[i / 4][i % 4] *= a.scale;
 #pragma unroll
     for (int m = 0; m < ATTENTION_MASKS; m++) {
-        const int64_t first = (place.row + group()) * a.mask[m].row + key + pair();
-
         if (place.mask[m] == nullptr)
             continue;
-        if (a.mask[m].dtype == DTYPE_FLOAT)
-            add_mask<T>(a, place, (const float *)place.mask[m] + first, 8 * a.mask[m].row, left,
-                        scores);
+        if (a.mask[m].dtype == DTYPE_BOOL)
+            apply_mask<T, uint8_t>(a, place, m, key, left, scores);
+        else if (a.mask[m].dtype == DTYPE_FLOAT)
+            apply_mask<T, float>(a, place, m, key, left, scores);
         else
-            add_mask<T>(a, place, (const uint16_t *)place.mask[m] + first, 8 * a.mask[m].row, left,
-                        scores);
+            apply_mask<T, uint16_t>(a, place, m, key, left, scores);
     }
+    if (a.is_causal)
+        hide_future(a, place, key, scores);
 #pragma unroll
     for (int i = 0; i < TILES * 4; i++)
         if (i / 4 * TILE + i % 2 >= left)
@@ -251,7 +271,7 @@ __device__ static inline float power_of_e(float x)
 
 /* Scores become e^(score - the largest), and what was summed before shrinks.  Where all scores so
  * far are -infinity they are zeros; a NaN stays one. */
-template <int WIDE>
+template <int WIDE, int TILES>
 __device__ static inline void soften(float (&scores)[TILES][4], struct so_far<WIDE> &so_far)
 {
 #pragma unroll
@@ -282,11 +302,20 @@ __device__ static inline void soften(float (&scores)[TILES][4], struct so_far<WI
     }
 }
 
+/* Whether keys that are hidden count for one of the block's queries.  All of it come here. */
+template <int WIDE>
+__device__ static inline bool counts_hidden(const struct attention &a,
+                                            const struct so_far<WIDE> &so_far)
+{
+    return __syncthreads_or(attention_counts_hidden(a, so_far.top[0]) ||
+                            attention_counts_hidden(a, so_far.top[1])) != 0;
+}
+
 /* ---- the result ---- */
 
-template <class T, int WIDE>
+template <class T, int WIDE, int KEYS>
 __device__ static inline void
-multiply_values(const struct attention &a, const float (&parts)[TILES][4],
+multiply_values(const struct place &place, const float (&parts)[KEYS / TILE][4],
                 const uint16_t (&v)[KEYS][WIDE + UNIT], struct so_far<WIDE> &so_far)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -301,7 +330,7 @@ multiply_values(const struct attention &a, const float (&parts)[TILES][4],
         for (int tile = 0; tile < WIDE / TILE; tile += 2) {
             uint32_t b[4];
 
-            if (tile * TILE >= a.width)
+            if (tile * TILE >= place.width)
                 break;
             tensor_load_turned(b, &v[step * ROWS + lane % 16][tile * TILE + lane / 16 * 8]);
             tensor_multiply<T>(so_far.result[tile], p, {b[0], b[1]});
@@ -328,13 +357,13 @@ __device__ static inline void store_result(const struct attention &a, const stru
                                            so_far.result[tile][half * 2 + 1] / sum);
             uint16_t *to = place.out + row * a.out.row + column;
 
-            if (a.out.unit >= 2 && column + 1 < a.width) {
+            if (a.out.unit >= 2 && column + 1 < place.width) {
                 *(uint32_t *)to = two;
                 continue;
             }
-            if (column < a.width)
+            if (column < place.width)
                 to[0] = (uint16_t)two;
-            if (column + 1 < a.width)
+            if (column + 1 < place.width)
                 to[1] = (uint16_t)(two >> 16);
         }
     }
@@ -347,61 +376,78 @@ __device__ static inline const void *mask_at(const struct attention &a, int mask
     if (a.mask_data[mask] == nullptr)
         return nullptr;
     return (const char *)a.mask_data[mask] +
-           offset * (a.mask[mask].dtype == DTYPE_FLOAT ? sizeof(float) : sizeof(uint16_t));
+           offset * (a.mask[mask].dtype == DTYPE_FLOAT  ? sizeof(float)
+                     : a.mask[mask].dtype == DTYPE_BOOL ? sizeof(uint8_t)
+                                                        : sizeof(uint16_t));
 }
 
 /* ---- a block ---- */
 
-template <class T, int WIDE>
+__host__ __device__ static inline int64_t tiles_of(int64_t count, int64_t side)
+{
+    return (count + side - 1) / side;
+}
+
+/* Heads of up to DEEP, WIDE columns of the result. */
+template <class T, int DEEP, int WIDE, int KEYS>
 __global__ void __launch_bounds__(THREADS, 2)
     tensor_kernel(const __grid_constant__ struct attention a)
 {
-    __shared__ __align__(16) uint16_t k[KEYS][WIDE + UNIT], v[KEYS][WIDE + UNIT];
-    const int64_t tiles = (a.queries + QUERIES - 1) / QUERIES;
+    __shared__ __align__(16) uint16_t k[KEYS][DEEP + UNIT], v[KEYS][WIDE + UNIT];
+    const int64_t across = tiles_of(a.width, WIDE);
+    const int64_t tiles = tiles_of(a.queries, QUERIES) * across;
 
     for (int64_t t = blockIdx.x; t < a.heads.count * tiles; t += gridDim.x) {
-        const int64_t head = t / tiles;
+        const int64_t head = t / tiles, row = t % tiles / across * QUERIES;
+        const int64_t column = t % across * WIDE;
         const struct place place = {
             (const uint16_t *)a.q_data + walk_offset(a.heads, a.q.heads, head),
             (const uint16_t *)a.k_data + walk_offset(a.heads, a.k.heads, head),
-            (const uint16_t *)a.v_data + walk_offset(a.heads, a.v.heads, head),
+            (const uint16_t *)a.v_data + walk_offset(a.heads, a.v.heads, head) +
+                column * a.v.column,
             {mask_at(a, 0, head), mask_at(a, 1, head)},
-            (uint16_t *)a.out_data + walk_offset(a.heads, a.out.heads, head),
-            t % tiles * QUERIES + (int)threadIdx.x / 32 * ROWS,
+            (uint16_t *)a.out_data + walk_offset(a.heads, a.out.heads, head) + column,
+            row + (int)threadIdx.x / 32 * ROWS,
+            a.width - column < WIDE ? a.width - column : WIDE,
         };
+        int64_t end = attention_end(a, row, QUERIES);
         struct so_far<WIDE> so_far = {
             {-INFINITY, -INFINITY}, {0, 0},
             {
             }
         };
-        uint32_t q[WIDE / ROWS][4];
+        uint32_t q[DEEP / ROWS][4];
 
-        load_keys<WIDE>(a, a.k, place.k, 0, a.depth, k);
-        load_queries<WIDE>(a, place, q);
-        for (int64_t key = 0; key < a.keys; key += KEYS) {
-            float scores[TILES][4];
+        if (end > 0)
+            load_keys<DEEP, KEYS>(a, a.k, place.k, 0, a.depth, k);
+        load_queries<DEEP>(a, place, q);
+        for (int64_t key = 0; key < end; key += KEYS) {
+            float scores[KEYS / TILE][4];
 
             copies_wait();
             __syncthreads(); /* K is there, V is done with */
-            load_keys<WIDE>(a, a.v, place.v, key, a.width, v);
-            multiply_keys<T, WIDE>(a, q, k, scores);
+            load_keys<WIDE, KEYS>(a, a.v, place.v, key, place.width, v);
+            multiply_keys<T, DEEP, KEYS>(a, q, k, scores);
             finish_scores<T>(a, place, key, scores);
             soften<WIDE>(scores, so_far);
+            if (end < a.keys && key + KEYS >= end && counts_hidden<WIDE>(a, so_far))
+                end = a.keys;
             copies_wait();
             __syncthreads(); /* V is there, K is done with */
-            if (key + KEYS < a.keys)
-                load_keys<WIDE>(a, a.k, place.k, key + KEYS, a.depth, k);
-            multiply_values<T, WIDE>(a, scores, v, so_far);
+            if (key + KEYS < end)
+                load_keys<DEEP, KEYS>(a, a.k, place.k, key + KEYS, a.depth, k);
+            multiply_values<T, WIDE, KEYS>(place, scores, v, so_far);
         }
         store_result<T, WIDE>(a, place, so_far);
     }
 }
 
-template <class T, int WIDE> static void launch(const struct attention *a, cudaStream_t stream)
+template <class T, int DEEP, int WIDE, int KEYS>
+static void launch(const struct attention *a, cudaStream_t stream)
 {
-    const int64_t tiles = (a->queries + QUERIES - 1) / QUERIES;
+    const int64_t tiles = tiles_of(a->queries, QUERIES) * tiles_of(a->width, WIDE);
 
-    tensor_kernel<T, WIDE><<<grid_of(a->heads.count * tiles), THREADS, 0, stream>>>(*a);
+    tensor_kernel<T, DEEP, WIDE, KEYS><<<grid_of(a->heads.count * tiles), THREADS, 0, stream>>>(*a);
 }
 
 template <class T> static void launch_wide(const struct attention *a, cudaStream_t stream)
@@ -409,11 +455,13 @@ template <class T> static void launch_wide(const struct attention *a, cudaStream
     const int64_t wide = a->depth > a->width ? a->depth : a->width;
 
     if (wide <= 32)
-        launch<T, 32>(a, stream);
+        launch<T, 32, 32, 64>(a, stream);
     else if (wide <= 64)
-        launch<T, 64>(a, stream);
+        launch<T, 64, 64, 64>(a, stream);
+    else if (wide <= ATTENTION_COLUMNS)
+        launch<T, ATTENTION_COLUMNS, ATTENTION_COLUMNS, 64>(a, stream);
     else
-        launch<T, ATTENTION_COLUMNS>(a, stream);
+        launch<T, ATTENTION16_COLUMNS, ATTENTION_COLUMNS, 32>(a, stream);
 }
 
 extern "C" cudaError_t cuda_attention16(const struct attention *attention, cudaStream_t stream)
