@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "engine/internal.h"
+#include "ops/attend.h"
 
 /* ---- the network ---- */
 
@@ -45,7 +46,8 @@ static enum status check_kernels(struct network *network, const struct graph *gr
     const struct node *node;
 
     LIST_FOR_EACH (node, &graph->nodes, const struct node, link)
-        if (!node_is_branching(node) && (node->op->flags & (OP_VIEW | OP_SHAPE_ONLY)) == 0 &&
+        if (!node_is_branching(node) && !op_is_spelled_out(node->op) &&
+            (node->op->flags & (OP_VIEW | OP_SHAPE_ONLY)) == 0 &&
             device->ops->kernels(device, node->op) == NULL &&
             (host == NULL || host->ops->kernels(host, node->op) == NULL))
             return error_set(err, STATUS_UNSUPPORTED,

@@ -303,12 +303,26 @@ static bool steps_in_time(struct step *step) /* LSTM and its kin */
     return false;
 }
 
+/* Sequences side by side: each looks at its own keys, its own positions. */
+static bool sequence_by_sequence(struct step *step) /* Attention, RotaryEmbedding */
+{
+    if ((step->node->op->flags & OP_INTERNAL) != 0)
+        return false; /* the device's own, with axes in any order */
+    for (size_t i = 0; i < step->node->inputs; i++)
+        if (input(step, i).rows && input(step, i).axis != 0)
+            return is_found(input(step, i));
+    put_all(step, 4, 0);
+    put(step, 0, input(step, 0).rank, 0);
+    return false;
+}
+
 static const struct {
     const char *op;
     row_rule *rule;
 } rules[] = {
     {"ArgMax", over_axis},
     {"ArgMin", over_axis},
+    {"Attention", sequence_by_sequence},
     {"AveragePool", row_by_row},
     {"BatchNormalization", as_first_input},
     {"Compress", compress},
@@ -368,6 +382,7 @@ static const struct {
     {"Reshape", row_reshape},
     {"Resize", row_by_row},
     {"ReverseSequence", along_time},
+    {"RotaryEmbedding", sequence_by_sequence},
     {"ScatterElements", in_pieces},
     {"Slice", cut},
     {"Softmax", along_axis},

@@ -194,6 +194,16 @@ static void a_recurrence_over_rows_is_found(void **state)
                  N("ReduceMax", make(world->graph, "GRU", in_time, weights, r), LIST(2)));
 }
 
+static void attention_to_other_sequences_is_found(void **state)
+{
+    struct world *world = *state;
+    struct value *x = world->x, *k = turned(world, x, 3, (int64_t[]){1, 0, 2});
+
+    expect_mixer("Attention", make(world->graph, "Attention", x, k, x));
+    expect_no_mixer(make(world->graph, "Attention", x, x, x));
+    expect_mixer("RotaryEmbedding", make(world->graph, "RotaryEmbedding", x, k, k));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -208,6 +218,7 @@ int main(void)
         TEST(behind_a_reshape_that_may_split_rows_nothing_is_said),
         TEST(words_that_are_looked_up_keep_their_rows),
         TEST(a_recurrence_over_rows_is_found),
+        TEST(attention_to_other_sequences_is_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
