@@ -17,6 +17,7 @@
 #include "ops/conv.h"
 #include "ops/indexing.h"
 #include "ops/matmul.h"
+#include "ops/ml.h"
 #include "ops/movement.h"
 #include "ops/pool.h"
 #include "ops/quantize.h"

@@ -11,12 +11,8 @@
  */
 static const char *const left_to_host[] = {"constant",
                                            "dynamic_quantize_lstm",
-                                           "linear_classifier",
-                                           "linear_regressor",
                                            "matmul_bytes",
                                            "mix_channels",
-                                           "normalizer",
-                                           "scaler",
                                            "shape",
                                            "size",
                                            "tree_ensemble",
