@@ -6,10 +6,12 @@
 #include "support/unit.h"
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and
- * what a plan knows without computing it.  Weights of float products are floats there, and shuffles
- * of channels are transpositions: graphs for the device have neither (device.fuses_shuffles).
+ * what a plan knows without computing it.  Weights of float products are floats there, shuffles of
+ * channels are transpositions, and pools stay steps of their own: graphs for the device have none
+ * of these (device.fuses_shuffles, fuses_pools).
  */
 static const char *const left_to_host[] = {"constant",
+                                           "conv_pool",
                                            "dynamic_quantize_lstm",
                                            "matmul_bytes",
                                            "mix_channels",
