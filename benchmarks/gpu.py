@@ -82,7 +82,7 @@ def part_device(options):
                                                "--format=csv,noheader").split(", ")))
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     Results(options).add(gpu=row, description=description_of_device(row.get("name")), cpu=cpu, cores=os.cpu_count(), kernel=os.uname().release,
-                         nvcc=output_of("nvcc", "--version").split("\n")[-1],
+                         nvcc=output_of("nvcc", "--version").split("\n")[-1], python=sys.version.split()[0],
                          commit=output_of("git", "-C", str(HERE), "rev-parse", "HEAD"),
                          date=time.strftime("%Y-%m-%dT%H:%M:%S%z"))
 
@@ -113,7 +113,8 @@ def part_simulator(options):
             files.append(str(folder / f"input{i}.npy"))
             numpy.save(files[-1], value)
         answers = []
-        for where, environment in (("device", {}), ("simulated", {"LD_LIBRARY_PATH": str(libraries)})):
+        simulated = {"LD_LIBRARY_PATH": str(libraries), "SLUICE_PLUGIN_DIR": str(options.dev.resolve() / "daemon")}
+        for where, environment in (("device", {}), ("simulated", simulated)):
             into = folder / where
             into.mkdir(exist_ok=True)
             subprocess.run([options.dev / "tests/conformance/sluice-run", "--device", "cuda", folder / "model.onnx",

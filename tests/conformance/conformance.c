@@ -1,28 +1,25 @@
 /* sluice-conformance [OPTION …] DIR…: --device cpu|null|cuda, --precision NAME, --part I/N, --json,
- * --verbose.
+ * --together N, --verbose.
  *
  * Runs ONNX's own backend tests and prints what passed, failed or was refused, by operator.  A DIR
  * is one test (it holds model.onnx), a set of tests, or the `light` set.  Each test runs in a
- * process of its own, so that a crash is one failure, and so is a refusal where the CPU device
- * computes.  Exit status 1 when any answer was wrong, 2 when nothing could be run.  With the null
- * device nothing is compared: it only plans.  Of N parts, part I (from 0) runs every Nth test, so
- * that parts may run side by side.
+ * process of its own (or up to N of them in one, where a process is dear: a GPU's context), so that
+ * a crash is one failure, and so is a refusal where the CPU device computes.  Exit status 1 when
+ * any answer was wrong, 2 when nothing could be run.  With the null device nothing is compared: it
+ * only plans.  Of N parts, part I (from 0) runs every Nth test, so that parts may run side by side.
  */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "compare.h"
 #include "operators.h"
 #include "solo.h"
+#include "worker.h"
 
 enum { TEXT = 400, MAX_TENSORS = 256, SECONDS_A_TEST = 120, SLOWEST = 3 };
 
@@ -50,10 +47,12 @@ struct rules {
     const char *device;
     const char *precision; /* as Precision=; NULL: the device's own */
     double slack;          /* see tensor_agrees() */
+    unsigned together;     /* tests that one process runs at most */
 };
 
 struct session {
     struct rules rules;
+    struct worker worker;
     bool json, verbose;
     struct row *rows;
     size_t row_count;
@@ -282,51 +281,47 @@ static void run_test(const struct rules *rules, const struct test *test, struct 
     solo_close(&solo);
 }
 
-/* The test in a process of its own; what it finds comes back through a pipe. */
-static void run_apart(const struct rules *rules, const struct test *test, struct result *result)
+static void run_question(const void *rules, const void *test, void *result)
 {
-    char text[64];
-    int ends[2], how = 0;
-    pid_t child;
+    run_test(rules, test, result);
+}
 
-    if (pipe2(ends, O_CLOEXEC) < 0 || (child = fork()) < 0) {
-        set_result(result, SKIPPED, strerror(errno));
+/* The test in another process; one that did not end well has no further tests. */
+static void run_in(struct worker *worker, const struct rules *rules, const struct test *test,
+                   struct result *result)
+{
+    const struct worker_task task = {.run = run_question,
+                                     .rules = rules,
+                                     .question_bytes = sizeof(*test),
+                                     .answer_bytes = sizeof(*result),
+                                     .seconds = SECONDS_A_TEST};
+    char text[64];
+    int signal;
+
+    if (worker_ask(worker, &task, test, result, &signal)) {
+        if (worker->asked >= rules->together || result->outcome == FAILED)
+            worker_end(worker);
         return;
     }
-    if (child == 0) {
-        struct result found = *result;
-
-        alarm(SECONDS_A_TEST);
-        run_test(rules, test, &found);
-        _exit(write(ends[1], &found, sizeof(found)) == (ssize_t)sizeof(found) ? 0 : 1);
-    }
-    close(ends[1]);
-    if (read(ends[0], result, sizeof(*result)) != (ssize_t)sizeof(*result))
-        result->outcome = FAILED;
-    close(ends[0]);
-    while (waitpid(child, &how, 0) < 0 && errno == EINTR)
-        continue;
-    if (WIFSIGNALED(how) && WTERMSIG(how) == SIGALRM) {
+    if (signal == SIGALRM)
         snprintf(text, sizeof(text), "it took more than %d seconds", SECONDS_A_TEST);
-        set_result(result, FAILED, text);
-    } else if (how != 0) {
-        snprintf(text, sizeof(text), "the process ended by signal %d",
-                 WIFSIGNALED(how) ? WTERMSIG(how) : 0);
-        set_result(result, FAILED, text);
-    }
+    else
+        snprintf(text, sizeof(text), "the process ended by signal %d", signal);
+    set_result(result, FAILED, text);
 }
 
 /* What the CPU device computes no other may refuse: its operators are there too. */
 static void check_refusal(const struct rules *rules, const struct test *test, struct result *result)
 {
     const struct rules cpu = {.device = "cpu", .slack = rules->slack};
+    struct worker worker = {0};
     struct result found = *result;
     char text[TEXT];
 
     if (result->outcome != REFUSED || strcmp(rules->device, "cpu") == 0 ||
         strcmp(rules->device, "null") == 0)
         return;
-    run_apart(&cpu, test, &found);
+    run_in(&worker, &cpu, test, &found);
     if (found.outcome == REFUSED)
         return;
     snprintf(text, sizeof(text), "refused, and not by the CPU device: %.340s", result->reason);
@@ -413,7 +408,7 @@ static void do_test(struct session *session, const struct test *test)
     if (session->found++ % session->parts != session->part)
         return;
     find_operators(test->model, result.operators);
-    run_apart(&session->rules, test, &result);
+    run_in(&session->worker, &session->rules, test, &result);
     check_refusal(&session->rules, test, &result);
     note_time(session, test, seconds_now() - began);
     count_result(session, test, &result);
@@ -532,18 +527,21 @@ int main(int count, char **words)
         else if (strcmp(words[at], "--part") == 0 && at + 1 < count &&
                  read_part(words[at + 1], &session))
             at++;
+        else if (strcmp(words[at], "--together") == 0 && at + 1 < count)
+            session.rules.together = (unsigned)strtoul(words[++at], NULL, 10);
         else
             break;
     }
     if (at >= count || words[at][0] == '-') {
         fprintf(stderr, "usage: sluice-conformance [--device NAME] [--precision NAME] [--part I/N] "
-                        "[--json] [--verbose] DIR…\n");
+                        "[--together N] [--json] [--verbose] DIR…\n");
         return 2;
     }
     if (session.rules.precision != NULL)
         session.rules.slack = slack_of(session.rules.precision);
     for (; at < count; at++)
         do_folder(&session, words[at], 0);
+    worker_end(&session.worker);
     if (session.tests == 0) {
         fprintf(stderr, "sluice-conformance: no tests found\n");
         return 2;

@@ -45,11 +45,32 @@ else
     expect 'it says which is needed' grep -q 'is for CUDA 12.8, .*driver 580 or later' <<<"$said"
     expect 'it left nothing' [ ! -e "$folder/none" ]
 fi
+# The GPU is described before anything is installed: by the system's Python, and without CUDA's libraries.
+cat >"$folder/bin/nvidia-smi" <<'END'
+#!/bin/sh
+case "$*" in
+-L) echo 'GPU 0: NVIDIA H200 (UUID: GPU-0)' ;;
+*--query-gpu=*) echo 'NVIDIA H200, GPU-0, 9.0, 580.159.04, 143771 MiB' ;;
+*) echo '| NVIDIA-SMI 580.159.04    Driver Version: 580.159.04    CUDA Version: 13.0     |' ;;
+esac
+END
+SLUICE_TEST_PYTHON=/nowhere/python PATH=$folder/bin:$PATH benchmarks/gpu.sh --out "$folder/bare" device \
+    >"$folder/said" 2>&1 || { echo 'FAILED: a machine with a driver alone'; cat "$folder/said" "$folder"/bare/*.log; bad=1; }
+expect 'the GPU has its name' grep -q '"name": "NVIDIA H200"' "$folder/bare/result.json"
 ! benchmarks/gpu.sh --build Hopper >/dev/null 2>&1 || { echo "FAILED: a capability that is none is taken"; bad=1; }
 
-# A rehearsal of what takes a second: each step ends well, and the device is described.
+# What was run of ONNX's tests is counted, also when their time was up before the end.
+mkdir "$folder/partial"
+printf '%s\n' '{"test":"/data/test_a","operator":"Add","outcome":"passed","reason":""}' 'cuDNN says something' \
+    '{"test":"/data/test_b","operator":"Sub","outcome":"failed","reason":"found 1, expected 2"}' '{"test":"/da' \
+    >"$folder/partial/conformance.log"
+said=$(python3 benchmarks/gpu_report.py "$folder/partial")
+expect 'the tests that had their turn are counted' grep -q "tests: 1 passed, 1 failed, 0 refused" <<<"$said"
+expect 'what failed is named' grep -q '^test_b: found 1, expected 2' <<<"$said"
+
+# A rehearsal of what takes a second: each step ends well, those of a group at once, and the device is described.
 if [ -e build/dev/tests/sim/lib/libcudart.so.13 ] && [ -x build/dev/tests/device_test_cuda_axes ]; then
-    SLUICE_TEST_PYTHON=python3 benchmarks/gpu.sh --rehearse --out "$folder/rehearsal" device operators sanitizer \
+    SLUICE_TEST_PYTHON=python3 benchmarks/gpu.sh --rehearse --out "$folder/rehearsal" device operators rows sanitizer \
         >"$folder/said" 2>&1 || { echo 'FAILED: a rehearsal'; cat "$folder/said"; bad=1; }
     expect 'the device is described' grep -q '"deviceVer": 900' "$folder/rehearsal/result.json"
 else
