@@ -285,5 +285,5 @@ uint64_t batcher_progress(struct batcher *batcher)
 
 bool batcher_lost_device(struct batcher *batcher)
 {
-    return atomic_load(&batcher->device_lost);
+    return atomic_load(&batcher->device_lost) || device_is_lost(batcher->device);
 }

@@ -184,8 +184,8 @@ struct batch_pressure {
 };
 void batcher_read_pressure(struct batcher *batcher, int64_t now_us,
                            struct batch_pressure *out_pressure);
-/* `waits` is called whenever a queue begins to wait for memory: any thread, no lock held.  Before
- * the first request. */
+/* `waits` is called whenever a queue begins to wait for memory, and when a batch lost the device:
+ * any thread, no lock held.  Before the first request. */
 void batcher_on_wait(struct batcher *batcher, void (*waits)(void *arg), void *arg);
 /* Batch caps, additive up and multiplicative down (AIMD): every queue that ran batches since the
  * last time gets half of the largest of them; or every capped one gets a row more (a thirty-second
@@ -205,7 +205,8 @@ uint64_t batcher_trim(struct batcher *batcher, uint64_t keep_bytes);
 uint64_t batcher_trim_some(struct batcher *batcher, uint64_t keep_bytes, uint64_t most_bytes);
 /* Steps forward with every step of a batch and while lanes are idle: for the watchdog. */
 uint64_t batcher_progress(struct batcher *batcher);
-/* A batch ended in STATUS_DEVICE_LOST: nothing runs any more, a new process must. */
+/* A batch ended in STATUS_DEVICE_LOST, or whatever else was asked of the device (a load, what it
+ * has free): nothing runs any more, a new process must. */
 bool batcher_lost_device(struct batcher *batcher);
 
 #endif

@@ -444,6 +444,12 @@ static void mark_for_restart(struct batch *batch)
     }
 }
 
+static void lose_device(struct batcher *batcher)
+{
+    if (!atomic_exchange(&batcher->device_lost, true) && batcher->on_wait != NULL)
+        batcher->on_wait(batcher->on_wait_arg);
+}
+
 static void run_batch(struct lane *lane, struct batch *batch, enum status *out_status)
 {
     struct error err = {.status = STATUS_OK};
@@ -463,7 +469,7 @@ static void run_batch(struct lane *lane, struct batch *batch, enum status *out_s
         complete_error(batch, *out_status, &err);
         batch_fail(batch, &err);
         if (*out_status == STATUS_DEVICE_LOST)
-            atomic_store(&lane->batcher->device_lost, true);
+            lose_device(lane->batcher);
     }
     stamp(batch);
     stats_batch(&batch->queue->stats, batch, *out_status == STATUS_OK);

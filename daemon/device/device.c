@@ -189,6 +189,11 @@ void device_give_back(struct device *device)
         (void)device->memory->ops->trim(device->memory, 0);
 }
 
+bool device_is_lost(struct device *device)
+{
+    return device->ops->is_lost != NULL && device->ops->is_lost(device);
+}
+
 void device_settle(struct device *device)
 {
     if (device->ops->settle != NULL)

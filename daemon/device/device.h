@@ -99,6 +99,9 @@ struct device_ops {
      * whose elements do not matter.  NULL: not known. */
     void (*measure_peaks)(struct device_lane *lane, const void *room, size_t bytes,
                           struct device_peaks *out_peaks);
+    /* Whether some call, whoever made it, found that nothing on this device works any more.  NULL:
+     * only lane_wait() tells. */
+    bool (*is_lost)(struct device *device);
     /* Blocks until what prepared kernels had it make in the background is made.  NULL: it makes
      * nothing there. */
     void (*settle)(struct device *device);
@@ -162,6 +165,8 @@ void device_close(struct device *device); /* NULL is fine */
 /* What was decommitted and kept for the next commit goes back to the device itself.  Threads: any.
  */
 void device_give_back(struct device *device);
+/* Whether it is known that nothing on the device works any more.  Threads: any. */
+bool device_is_lost(struct device *device);
 /* Blocks until no better code is on its way to kernels that were prepared.  Threads: any. */
 void device_settle(struct device *device);
 /* For lane_open() and lane_close() of devices without host_memory. */

@@ -42,6 +42,15 @@ static void hear_pressure(struct daemon *daemon)
     repository_system_presses(daemon->repository);
 }
 
+/* A lost device stays lost for this process: it answers what it has and leaves. */
+static void look_at_device(struct daemon *daemon)
+{
+    if (daemon->phase == PHASE_DRAINING || !batcher_lost_device(daemon->batcher))
+        return;
+    log_error("the device is lost, stopping for a new start");
+    drain_begin(daemon);
+}
+
 void timers_on_govern(evutil_socket_t fd, short what, void *arg)
 {
     struct daemon *daemon = arg;
@@ -50,6 +59,7 @@ void timers_on_govern(evutil_socket_t fd, short what, void *arg)
 
     (void)fd;
     (void)what;
+    look_at_device(daemon);
     if (early_us > 0) { /* batches that wait call for it, however many there are */
         timers_arm(daemon->govern, early_us);
         return;
@@ -114,15 +124,6 @@ static void on_settle(evutil_socket_t fd, short what, void *arg)
     timers_arm(daemon->settle, daemon->settle_us);
     if (daemon->settle_us < SETTLE_PERIOD_MAX_US)
         daemon->settle_us *= 2;
-}
-
-/* A lost device stays lost for this process: it answers what it has and leaves. */
-static void look_at_device(struct daemon *daemon)
-{
-    if (daemon->phase == PHASE_DRAINING || !batcher_lost_device(daemon->batcher))
-        return;
-    log_error("the device is lost, stopping for a new start");
-    drain_begin(daemon);
 }
 
 /* systemd keeps the sockets: a connection that comes while we leave waits there and starts the next

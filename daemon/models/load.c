@@ -16,8 +16,11 @@
 #include "observe/log.h"
 #include "onnx/reader.h"
 
+/* What a model says of itself once this has happened is nothing of the model. */
 static enum status check_given_up(const struct load_context *context, struct error *err)
 {
+    if (batcher_lost_device(context->batcher))
+        return error_set(err, STATUS_DEVICE_LOST, "model '%s': the device is lost", context->name);
     if (context->give_up == NULL || !atomic_load(context->give_up))
         return STATUS_OK;
     return error_set(err, STATUS_UNAVAILABLE, "the daemon is stopping");

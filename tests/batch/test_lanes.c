@@ -368,12 +368,20 @@ static void an_output_that_is_an_input_is_not_copied(void **state)
     assert_ptr_not_equal(other->out.data, other->x);
 }
 
+static void count_call(void *arg)
+{
+    atomic_fetch_add((atomic_uint *)arg, 1);
+}
+
+/* By every batch that it fails, and at once to who waits for nothing else. */
 static void a_lost_device_is_told(void **state)
 {
+    atomic_uint calls = 0;
     struct call *call;
 
     (void)state;
     start();
+    batcher_on_wait(fixture.batcher, count_call, &calls);
     call = send_rows(1, 1);
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_OK);
@@ -383,6 +391,11 @@ static void a_lost_device_is_told(void **state)
     await_answers(2);
     assert_int_equal(call->request.status, STATUS_DEVICE_LOST);
     assert_true(batcher_lost_device(fixture.batcher));
+    assert_int_equal(atomic_load(&calls), 1);
+    (void)send_rows(1, 1);
+    await_answers(3);
+    assert_int_equal(atomic_load(&calls), 1);
+    batcher_on_wait(fixture.batcher, NULL, NULL);
 }
 
 static enum status build(void *arg)

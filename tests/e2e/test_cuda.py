@@ -162,6 +162,17 @@ class Loss(Case):
         self.assertEqual(self.server.process.wait(30), LOST, self.server.log())
         self.assertIn("the device is lost", self.server.log())
 
+    def test_a_load_that_loses_the_device_fails_and_ends_the_daemon(self):
+        self.start({"SLUICE_SIM_BREAK": "1"})
+        with self.assertRaisesRegex(InferenceServerException, "the device is lost"):
+            self.client.load_model("red")
+        self.assertEqual(self.server.process.wait(30), LOST, self.server.log())
+
+    def test_a_device_that_is_lost_while_nobody_asks_ends_the_daemon(self):
+        """The governor looks at what is free; 719: cudaErrorLaunchFailure."""
+        self.start({"SLUICE_SIM_FAIL": "cudaMemGetInfo:12:719"})
+        self.assertEqual(self.server.process.wait(30), LOST, self.server.log())
+
 
 class Memory(Case):
     COLUMNS = 64

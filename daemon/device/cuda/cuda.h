@@ -13,8 +13,8 @@
  *   - scratch comes from the plan (kernel_prepare.scratch_bytes → kernel_run.scratch).
  *
  * Operands are device addresses, 64-byte aligned but for views into others (16 bytes then; tests of
- * kernels go down to the element).  Constants that a kernel reads at run time (constants_used) are device
- * addresses too; their elements on the host are operand.constant, in prepare() only.
+ * kernels go down to the element).  Constants that a kernel reads at run time (constants_used) are
+ * device addresses too; their elements on the host are operand.constant, in prepare() only.
  *
  * Threads: a lane by one thread at a time, after lane_enter() made the device current for it.
  */
@@ -99,6 +99,10 @@ enum status cuda_status(cudaError_t error);
 /* The same with a sentence: "CUDA: <what>: <the runtime's words>". */
 enum status cuda_error(struct error *err, cudaError_t error, const char *what);
 bool cuda_is_lost(cudaError_t error);
+/* Whether cuda_status() or cuda_error() met such an error since cuda_forget_loss(): it is the
+ * process that lost its device, whichever call was told. */
+bool cuda_was_lost(void);
+void cuda_forget_loss(void);
 
 /* Leaves the function with the status of a runtime call unless it succeeded.  Only where nothing is
  * held. */

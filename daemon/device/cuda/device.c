@@ -223,6 +223,7 @@ static enum status open_cuda(const struct device_config *config, struct device *
     cuda->device.ops = &device_cuda_ops;
     cuda->device.lanes = config->lanes > 0 ? config->lanes : 1;
     cuda->device.threads_per_lane = 1;
+    cuda_forget_loss();
     background_init(&cuda->background);
     disk_cache_init(&cuda->cache, config->cache_folder, DISK_CACHE_LIMIT);
     fused_table_init(&cuda->fused);
@@ -257,6 +258,12 @@ static uint64_t fixed_bytes(struct device *device)
 static void fixed_mark(struct device *device)
 {
     cuda_fixed_mark(&cuda_device_of(device)->fixed);
+}
+
+static bool is_lost(struct device *device)
+{
+    (void)device;
+    return cuda_was_lost();
 }
 
 static void settle(struct device *device)
@@ -310,6 +317,7 @@ const struct device_ops device_cuda_ops = {.name = "cuda",
                                            .import_close = cuda_import_close,
                                            .fixed_bytes = fixed_bytes,
                                            .fixed_mark = fixed_mark,
+                                           .is_lost = is_lost,
                                            .settle = settle,
                                            .takes_attention = takes_attention,
                                            .kernels = cuda_kernels,

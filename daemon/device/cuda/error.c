@@ -3,9 +3,23 @@
  * Most errors are one call's.  Some are "sticky": the context is gone, every later call of this
  * process answers the same, and only a new process finds the device well again.
  */
+#include <stdatomic.h>
+
 #define LOG_COMPONENT "device"
 #include "device/cuda/cuda.h"
 #include "observe/log.h"
+
+static atomic_bool was_lost;
+
+bool cuda_was_lost(void)
+{
+    return atomic_load(&was_lost);
+}
+
+void cuda_forget_loss(void)
+{
+    atomic_store(&was_lost, false);
+}
 
 bool cuda_is_lost(cudaError_t error)
 {
@@ -41,7 +55,10 @@ static enum status status_of(cudaError_t error)
 {
     if (error == cudaErrorMemoryAllocation)
         return STATUS_NO_MEMORY;
-    return cuda_is_lost(error) ? STATUS_DEVICE_LOST : STATUS_INTERNAL;
+    if (!cuda_is_lost(error))
+        return STATUS_INTERNAL;
+    atomic_store(&was_lost, true);
+    return STATUS_DEVICE_LOST;
 }
 
 enum status cuda_status(cudaError_t error)
