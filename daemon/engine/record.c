@@ -132,7 +132,8 @@ enum status recordings_end(struct recordings *recordings, struct device_lane *la
         return STATUS_OK;
     }
     lane->device->ops->recording_destroy(recording);
-    slot->state = SLOT_NEVER;
+    /* A run that was called off says nothing of the plan. */
+    slot->state = recorded == STATUS_CANCELLED ? SLOT_WARM : SLOT_NEVER;
     return status == STATUS_DEVICE_LOST ? status : STATUS_UNSUPPORTED;
 }
 

@@ -12,7 +12,8 @@ struct run_rig {
     struct lane_arena *io;
     struct network *network;
     struct plan *plan;
-    struct profile *profile; /* of runs; NULL: not measured */
+    struct profile *profile;      /* of runs; NULL: not measured */
+    const atomic_bool *cancelled; /* of runs; NULL: none is called off */
 };
 
 /* x ─ MatMul ─ Add ─ Relu ─ MatMul ─ Softmax: all of it has kernels on the device. */
@@ -69,6 +70,7 @@ static inline void run_rig_open(struct run_rig *rig, const char *device, struct 
     rig->network = make_network(&rig->rig, graph);
     rig->plan = make_plan(rig->network, &shape);
     rig->profile = NULL;
+    rig->cancelled = NULL;
 }
 
 static inline void run_rig_close(struct run_rig *rig)
@@ -109,6 +111,7 @@ static inline enum status run_at(struct run_rig *rig, const float *in, float *ou
                       .outputs = 1,
                       .out = &buffers[1],
                       .profile = rig->profile,
+                      .cancelled = rig->cancelled,
                       .finish = fetch_output,
                       .finish_arg = &fetch};
     enum status status;

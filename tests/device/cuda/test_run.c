@@ -130,6 +130,31 @@ static void a_plan_is_recorded_once_and_replayed(void **state)
     assert_nothing_left();
 }
 
+/* Whoever asked went away between two steps of the run that was recorded. */
+static void a_recording_that_is_called_off_is_made_by_the_next_run(void **state)
+{
+    float in[ROWS * WIDTH], out[ROWS * CLASSES];
+    atomic_bool cancelled = false;
+    struct run_rig rig;
+
+    (void)state;
+    run_rig_open(&rig, "cuda", make_classifier());
+    rig.cancelled = &cancelled;
+    fill_input(in, 0);
+    assert_ok(run_at(&rig, in, out, ROWS * CLASSES, 0, NULL));
+    atomic_store(&cancelled, true);
+    assert_int_equal(run_at(&rig, in, out, ROWS * CLASSES, 0, NULL), STATUS_CANCELLED);
+    atomic_store(&cancelled, false);
+    assert_int_equal(sim_count("cudaStreamBeginCapture"), 1);
+    assert_int_equal(sim_open("graph"), 0);
+    for (unsigned run = 0; run < 2; run++)
+        assert_ok(run_at(&rig, in, out, ROWS * CLASSES, 0, NULL));
+    assert_int_equal(sim_count("cudaStreamBeginCapture"), 2);
+    assert_int_equal(sim_count("cudaGraphLaunch"), 2);
+    run_rig_close(&rig);
+    assert_nothing_left();
+}
+
 static void a_capture_that_fails_leaves_the_plan_running_without(void **state)
 {
     static const char *const calls[] = {"cudaStreamBeginCapture", "cudaStreamEndCapture",
@@ -156,6 +181,30 @@ static void a_capture_that_fails_leaves_the_plan_running_without(void **state)
     }
 }
 
+/* Calls that take memory or addresses of any kind, or load code. */
+static unsigned long allocations(void)
+{
+    static const char *const calls[] = {"cuMemCreate",
+                                        "cuMemMap",
+                                        "cuMemSetAccess",
+                                        "cuMemAddressReserve",
+                                        "cudaMalloc",
+                                        "cudaMallocAsync",
+                                        "cudaMallocFromPoolAsync",
+                                        "cudaMallocHost",
+                                        "cudaHostAlloc",
+                                        "cudaHostRegister",
+                                        "cudaLibraryLoadData",
+                                        "cudaStreamCreateWithFlags",
+                                        "cudaEventCreateWithFlags",
+                                        "cudaGraphInstantiate"};
+    unsigned long count = 0;
+
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+        count += sim_count(calls[i]);
+    return count;
+}
+
 static void a_batch_waits_once_and_allocates_nothing(void **state)
 {
     float in[ROWS * WIDTH], out[ROWS * CLASSES];
@@ -168,13 +217,10 @@ static void a_batch_waits_once_and_allocates_nothing(void **state)
     for (unsigned run = 0; run < 3; run++)
         assert_ok(run_at(&rig, in, out, ROWS * CLASSES, 0, NULL));
     waits = sim_count("cudaEventSynchronize");
-    created = sim_count("cuMemCreate") + sim_count("cudaMalloc") + sim_count("cudaMallocAsync") +
-              sim_count("cudaHostRegister");
+    created = allocations();
     assert_ok(run_at(&rig, in, out, ROWS * CLASSES, 0, NULL));
     assert_int_equal(sim_count("cudaEventSynchronize"), waits + 2); /* the rig waits as well */
-    assert_int_equal(sim_count("cuMemCreate") + sim_count("cudaMalloc") +
-                         sim_count("cudaMallocAsync") + sim_count("cudaHostRegister"),
-                     created);
+    assert_int_equal(allocations(), created);
     assert_int_equal(sim_count("cudaDeviceSynchronize"), 0);
     run_rig_close(&rig);
 }
@@ -280,6 +326,7 @@ int main(void)
         cmocka_unit_test_setup(what_has_to_be_counted_is_counted_on_the_device, clean_slate),
         cmocka_unit_test_setup(the_plan_says_what_runs_on_the_host, clean_slate),
         cmocka_unit_test_setup(a_plan_is_recorded_once_and_replayed, clean_slate),
+        cmocka_unit_test_setup(a_recording_that_is_called_off_is_made_by_the_next_run, clean_slate),
         cmocka_unit_test_setup(a_capture_that_fails_leaves_the_plan_running_without, clean_slate),
         cmocka_unit_test_setup(a_batch_waits_once_and_allocates_nothing, clean_slate),
         cmocka_unit_test_setup(weights_are_booked_in_whole_pages_and_all_come_back, clean_slate),
