@@ -110,7 +110,8 @@ function(sluice_cuda_plugin)
   add_library(sluice-cuda MODULE ${sources} ${texts} ${objects})
   set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
   target_include_directories(sluice-cuda PRIVATE ${root}
-                             $<TARGET_PROPERTY:device,INTERFACE_INCLUDE_DIRECTORIES>)
+                             $<TARGET_PROPERTY:device,INTERFACE_INCLUDE_DIRECTORIES> ${SLUICE_BORDER})
+  add_dependencies(sluice-cuda plugin_border)
   target_include_directories(sluice-cuda SYSTEM PRIVATE ${SLUICE_CUDA_HOME}/include)
   if(SLUICE_TESTS) # small pieces, so that there are several
     set_source_files_properties(${folder}/blas/bytes.c PROPERTIES

@@ -23,6 +23,7 @@
 #include "ops/quantize.h"
 #include "ops/recurrent.h"
 #include "ops/reduce.h"
+#include "plugin_border.h"
 
 enum { MAX_PLUGINS = 4, PATH_BYTES = 1024 };
 
@@ -37,14 +38,22 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const struct device_ops *loaded[MAX_PLUGINS]; /* under the lock */
 static size_t loaded_count;
 
+/* The one place where they may lie; NULL: several. */
+static const char *place_wanted(void)
+{
+    const char *wanted = secure_getenv("SLUICE_PLUGIN_DIR");
+
+    return wanted != NULL && *wanted != '\0' ? wanted : NULL;
+}
+
 /* Where plug-ins may lie, `index` counting from 0; false behind the last place. */
 static bool place(size_t index, const char *name, char *path, size_t room)
 {
-    const char *wanted = secure_getenv("SLUICE_PLUGIN_DIR");
+    const char *wanted = place_wanted();
     char own[PATH_BYTES];
     ssize_t length;
 
-    if (wanted != NULL && *wanted != '\0')
+    if (wanted != NULL)
         return index == 0 && snprintf(path, room, "%s/libsluice-%s.so", wanted, name) < (int)room;
     if (index == 1)
         return snprintf(path, room, "%s/libsluice-%s.so", SLUICE_PLUGIN_FOLDER, name) < (int)room;
@@ -72,6 +81,7 @@ static enum status check(const struct plugin *plugin, const char *path, struct e
                          "version",
                          path, plugin->abi, PLUGIN_ABI);
     if (strcmp(plugin->version, SLUICE_VERSION) != 0 ||
+        strcmp(plugin->border, PLUGIN_BORDER) != 0 ||
         memcmp(plugin->sizes, sizes, sizeof(sizes)) != 0)
         return error_set(err, STATUS_PRECONDITION,
                          "'%s' is of version %s, this program of %s, or of another build: install "
@@ -107,6 +117,11 @@ static enum status find_file(const char *name, const struct device_ops **out_ops
     for (size_t i = 0; place(i, name, path, sizeof(path)); i++)
         if (access(path, F_OK) == 0)
             return open_file(path, out_ops, err);
+    if (place_wanted() != NULL)
+        return error_set(
+            err, STATUS_NOT_FOUND,
+            "the plug-in libsluice-%s.so is not in '%s', which SLUICE_PLUGIN_DIR names", name,
+            place_wanted());
     return error_set(err, STATUS_NOT_FOUND,
                      "the plug-in libsluice-%s.so is not installed (looked beside the program and "
                      "in %s)",

@@ -14,8 +14,8 @@
 
 #include "device/device.h"
 
-/* Raised whenever a struct that crosses the border changes its meaning but not its size. */
-#define PLUGIN_ABI 1
+/* Raised whenever struct plugin itself changes. */
+#define PLUGIN_ABI 2
 
 /* Sizes of what crosses the border: a plug-in of another build is refused, not misread. */
 #define PLUGIN_SIZES                                                                               \
@@ -32,6 +32,9 @@ struct plugin {
     uint32_t sizes[PLUGIN_SIZE_COUNT];
     const char *version; /* SLUICE_VERSION of its build */
     const struct device_ops *ops;
+    /* PLUGIN_BORDER of plugin_border.h, which a build makes of all headers and tables that a
+     * plug-in sees: attributes of operators, too, are read by both sides. */
+    const char *border;
 };
 
 /* Opens the plug-in of device `name` ("cuda"); once for the whole process, it is never closed.
