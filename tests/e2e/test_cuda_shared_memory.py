@@ -2,8 +2,10 @@
 import base64
 import ctypes
 import json
+import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 import harness
@@ -122,6 +124,77 @@ class Case(unittest.TestCase):
     def test_nothing_depends_on_when_the_stream_gets_to_it(self):
         self.serve("lazy")
 
+    def test_two_names_of_one_handle_are_the_same_bytes(self):
+        self.start()
+        memory = Memory(4096)
+        x = np.random.default_rng(2).standard_normal((2, 32)).astype(np.float32)
+        expected = x @ small_models.product_weights(1, 32, 1)[0]
+        for client, module in self.both():
+            client.register_cuda_shared_memory("one", memory.handle(), 0, 4096)
+            self.fails("already in manager", client.register_cuda_shared_memory, "one", memory.handle(), 0, 4096)
+            client.register_cuda_shared_memory("two", memory.handle(), 0, 2048)
+            for offset in (1024, 64):  # beside the input, over its end
+                memory.put(x)
+                self.infer(client, module, "red", {"x": ("FP32", [2, 32], "one", x.nbytes, 0)},
+                           {"y": ("two", x.nbytes, offset)})
+                np.testing.assert_allclose(memory.get((2, 32), offset), expected, rtol=1e-4, atol=1e-4)
+            client.unregister_cuda_shared_memory("one")
+            memory.put(x)  # the other name still leads there
+            self.infer(client, module, "red", {"x": ("FP32", [2, 32], "two", x.nbytes, 0)}, {"y": ("two", x.nbytes, 1024)})
+            np.testing.assert_allclose(memory.get((2, 32), 1024), expected, rtol=1e-4, atol=1e-4)
+            client.unregister_cuda_shared_memory()
+        self.server.stop()
+
+    def test_regions_go_with_the_process_that_registered_them(self):
+        self.start()
+        client = subprocess.Popen([sys.executable, __file__, "--register", self.server.path("grpc")],
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.assertEqual(client.stdout.readline(), b"registered\n")
+        self.assertIn("gone", self.grpc.get_cuda_shared_memory_status().regions)
+        answer = self.infer(self.grpc, grpcclient, "red", {"x": ("FP32", [2, 32], "gone", 256, 0)}, {})
+        np.testing.assert_allclose(answer.as_numpy("y"), np.ones((2, 32), np.float32) @
+                                   small_models.product_weights(1, 32, 1)[0], rtol=1e-4, atol=1e-4)
+        client.kill()
+        client.communicate()
+        harness.wait_for("the region to go", lambda: not self.grpc.get_cuda_shared_memory_status().regions)
+        self.fails("Unable to find shared memory region", self.infer, self.grpc, grpcclient, "red",
+                   {"x": ("FP32", [2, 32], "gone", 256, 0)}, {})
+        self.server.stop()
+
+    def test_requests_and_registrations_of_others_leave_each_other_alone(self):
+        self.start("async")
+        memory, over = Memory(4096), threading.Event()
+        x = np.random.default_rng(3).standard_normal((2, 32)).astype(np.float32)
+        expected = x @ small_models.product_weights(1, 32, 1)[0]
+        memory.put(x)
+        handle = memory.handle()
+
+        def come_and_go():
+            with grpcclient.InferenceServerClient("unix://" + self.server.path("grpc")) as client:
+                while not over.is_set():
+                    client.register_cuda_shared_memory("s", handle, 0, 4096)
+                    client.unregister_cuda_shared_memory("s")
+
+        other = threading.Thread(target=come_and_go)
+        other.start()
+        outcomes = {True: 0, False: 0}
+        for _ in range(100000):  # until both have been seen
+            try:
+                self.infer(self.grpc, grpcclient, "red", {"x": ("FP32", [2, 32], "s", 256, 0)}, {"y": ("s", 256, 1024)})
+                np.testing.assert_allclose(memory.get((2, 32), 1024), expected, rtol=1e-4, atol=1e-4)
+                outcomes[True] += 1
+            except InferenceServerException as error:
+                self.assertIn("Unable to find shared memory region", str(error))
+                outcomes[False] += 1
+            if min(outcomes.values()) > 20:
+                break
+        over.set()
+        other.join()
+        self.assertGreater(min(outcomes.values()), 20)
+        log = self.server.log()
+        self.server.stop()
+        self.assertNotIn("sim:", log)
+
     def test_wrong_regions_are_refused(self):
         self.start()
         memory = Memory(4096)
@@ -149,5 +222,17 @@ class Case(unittest.TestCase):
         self.server.stop()
 
 
-if __name__ == "__main__":
+def register(socket):
+    """Of another process, which holds the memory until it is ended."""
+    memory = Memory(4096)
+    memory.put(np.ones((2, 32), np.float32))
+    client = grpcclient.InferenceServerClient("unix://" + socket)
+    client.register_cuda_shared_memory("gone", memory.handle(), 0, 4096)
+    print("registered", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__" and sys.argv[1:2] == ["--register"]:
+    register(sys.argv[2])
+elif __name__ == "__main__":
     harness.main(sys.modules["__main__"])
