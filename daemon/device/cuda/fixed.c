@@ -58,26 +58,43 @@ bool cuda_device_used(const char *bus, uint64_t *out_used)
 
 /* ---- by what is free ---- */
 
-/* Neither free nor mapped by us; 0 when it cannot be told. */
-static uint64_t unaccounted(const struct cuda_fixed *fixed)
+enum { TRIES = 64 };
+
+static bool is_same(const struct cuda_source_facts *a, const struct cuda_source_facts *b)
 {
-    struct cuda_source_facts facts;
+    return a->held_bytes == b->held_bytes && a->created_total == b->created_total;
+}
+
+/* Neither free nor mapped by us.  False when it cannot be told: lanes take and give back memory
+ * meanwhile, so what is held counts only if it was the same before and after free memory was read.
+ */
+static bool unaccounted(const struct cuda_fixed *fixed, uint64_t *out_bytes)
+{
+    struct cuda_source_facts before, after;
     uint64_t free_bytes, total, used;
 
-    if (fixed->source->ops->query(fixed->source, &free_bytes, &total) != STATUS_OK)
-        return 0;
-    cuda_source_read(fixed->source, &facts);
-    used = total > free_bytes ? total - free_bytes : 0;
-    return used > facts.held_bytes ? used - facts.held_bytes : 0;
+    cuda_source_read(fixed->source, &after);
+    for (unsigned try = 0; try < TRIES; try++) {
+        before = after;
+        if (fixed->source->ops->query(fixed->source, &free_bytes, &total) != STATUS_OK)
+            return false;
+        cuda_source_read(fixed->source, &after);
+        if (!is_same(&before, &after))
+            continue;
+        used = total > free_bytes ? total - free_bytes : 0;
+        *out_bytes = used > after.held_bytes ? used - after.held_bytes : 0;
+        return true;
+    }
+    return false;
 }
 
 void cuda_fixed_init(struct cuda_fixed *fixed, struct mem_source *source, uint64_t context_bytes)
 {
-    uint64_t now;
+    uint64_t now = 0;
 
     pthread_mutex_init(&fixed->lock, NULL);
     fixed->source = source;
-    now = unaccounted(fixed);
+    (void)unaccounted(fixed, &now);
     fixed->fixed_bytes = context_bytes < now ? context_bytes : now;
     fixed->others_bytes = now - fixed->fixed_bytes;
 }
@@ -90,8 +107,10 @@ void cuda_fixed_deinit(struct cuda_fixed *fixed)
 
 void cuda_fixed_mark(struct cuda_fixed *fixed)
 {
-    uint64_t now = unaccounted(fixed);
+    uint64_t now;
 
+    if (!unaccounted(fixed, &now))
+        return;
     pthread_mutex_lock(&fixed->lock);
     fixed->others_bytes = now > fixed->fixed_bytes ? now - fixed->fixed_bytes : 0;
     pthread_mutex_unlock(&fixed->lock);
@@ -100,10 +119,11 @@ void cuda_fixed_mark(struct cuda_fixed *fixed)
 /* Code that was loaded stays loaded: it only grows. */
 uint64_t cuda_fixed_read(struct cuda_fixed *fixed)
 {
-    uint64_t now = unaccounted(fixed), bytes;
+    uint64_t now = 0, bytes;
+    bool is_known = unaccounted(fixed, &now);
 
     pthread_mutex_lock(&fixed->lock);
-    if (now > fixed->others_bytes && now - fixed->others_bytes > fixed->fixed_bytes)
+    if (is_known && now > fixed->others_bytes && now - fixed->others_bytes > fixed->fixed_bytes)
         fixed->fixed_bytes = now - fixed->others_bytes;
     bytes = fixed->fixed_bytes;
     pthread_mutex_unlock(&fixed->lock);

@@ -1,4 +1,7 @@
 /* What context and code take of the device, told from what others take. */
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "sim_device.h"
 
 #include "models/fixed.h"
@@ -42,6 +45,46 @@ static void what_a_load_adds_beyond_what_is_mapped_is_ours(void **state)
     device_close(device);
 }
 
+struct taker {
+    struct device *device;
+    void *base;
+    atomic_bool over;
+    pthread_t thread;
+};
+
+/* As lanes do while a model is loaded. */
+static void *take_and_give_back(void *arg)
+{
+    struct taker *taker = arg;
+    struct mem_source *memory = taker->device->memory;
+
+    while (!atomic_load(&taker->over)) {
+        assert_ok(memory->ops->commit(memory, taker->base, 8 * MIB));
+        memory->ops->decommit(memory, taker->base, 8 * MIB);
+        (void)memory->ops->trim(memory, 0);
+    }
+    return NULL;
+}
+
+static void memory_that_comes_and_goes_meanwhile_is_not_taken_for_it(void **state)
+{
+    struct taker taker = {.over = false};
+
+    (void)state;
+    sim_set_memory(4096 * MIB, 500 * MIB);
+    taker.device = open_cuda();
+    assert_ok(taker.device->memory->ops->reserve(taker.device->memory, 8 * MIB, &taker.base));
+    assert_int_equal(pthread_create(&taker.thread, NULL, take_and_give_back, &taker), 0);
+    for (unsigned i = 0; i < 2000; i++) {
+        taker.device->ops->fixed_mark(taker.device);
+        assert_int_equal(fixed_of(taker.device), 256 * MIB);
+    }
+    atomic_store(&taker.over, true);
+    assert_int_equal(pthread_join(taker.thread, NULL), 0);
+    taker.device->memory->ops->release(taker.device->memory, taker.base, 8 * MIB);
+    device_close(taker.device);
+}
+
 static void the_ledger_shows_it_as_a_kind_of_its_own(void **state)
 {
     struct ledger_stats stats;
@@ -72,6 +115,8 @@ int main(void)
         cmocka_unit_test_setup(the_context_counts_as_ours_and_what_came_before_as_others,
                                clean_slate),
         cmocka_unit_test_setup(what_a_load_adds_beyond_what_is_mapped_is_ours, clean_slate),
+        cmocka_unit_test_setup(memory_that_comes_and_goes_meanwhile_is_not_taken_for_it,
+                               clean_slate),
         cmocka_unit_test_setup(the_ledger_shows_it_as_a_kind_of_its_own, clean_slate),
     };
 
