@@ -113,7 +113,8 @@ def part_simulator(options):
             files.append(str(folder / f"input{i}.npy"))
             numpy.save(files[-1], value)
         answers = []
-        simulated = {"LD_LIBRARY_PATH": str(libraries), "SLUICE_PLUGIN_DIR": str(options.dev.resolve() / "daemon")}
+        simulated = {"LD_LIBRARY_PATH": f"{libraries.resolve()}:{os.environ.get('LD_LIBRARY_PATH', '')}",
+                     "SLUICE_PLUGIN_DIR": str(options.dev.resolve() / "daemon")}
         for where, environment in (("device", {}), ("simulated", simulated)):
             into = folder / where
             into.mkdir(exist_ok=True)

@@ -148,14 +148,19 @@ python() { [ ! -x "$(command -v "$PYTHON")" ] && echo python3 || echo "$PYTHON";
 # Everything that --built needs, in one file.  Libraries of the system go along beside those of CUDA, in a
 # folder of their own: who has them uses its own.
 pack() {
-    local home programs=(build/dev/tests/device_test_cuda_* build/dev/tests/conformance/sluice-{conformance,rows,run}
+    local home path dnnl programs=(build/dev/tests/device_test_cuda_* build/dev/tests/conformance/sluice-{conformance,rows,run}
         {build/dev,"$RELEASE"}/daemon/{sluiced,libsluice-cuda.so} {build/dev,"$RELEASE"}/client/sluicectl
         "$RELEASE/benchmarks/sluice-bench")
     home=$(dirname "$(dirname "$(realpath "$(toolkit nvcc)")")")
     rm -rf build/gpu-libs build/gpu-packed build/gpu-built.tar.xz
     mkdir -p build/gpu-libs/system build/gpu-packed
-    cp "$home"/lib*/lib{cudart,nvrtc,nvrtc-builtins}.so.13* build/gpu-libs/ || return 1
-    ldd "${programs[@]}" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u |
+    for path in "$home"/lib*/lib{cudart,nvrtc,nvrtc-builtins}.so.13*; do # lib64 may be lib
+        cp "$path" build/gpu-libs/ || return 1
+    done
+    # oneDNN is opened, not linked.
+    dnnl=$(ldconfig -p | sed -n 's/.*libdnnl\.so\.[0-9].* => //p' | head -1)
+    cp -L "$dnnl" build/gpu-libs/system/ || return 1
+    ldd "${programs[@]}" "$dnnl" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p' | sort -u |
         grep -Ev '/(lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s|cudart)|ld-linux[^/]*)\.so' |
         xargs -I{} cp -L {} build/gpu-libs/system/
     cp -r --parents "${programs[@]}" build/dev/tests/sim/lib build/gpu-libs build/gpu-packed/ || return 1
@@ -169,7 +174,7 @@ use_packed_libraries() {
     local path
     mkdir -p "$OUT/libs"
     for path in build/gpu-libs/system/*; do
-        ldconfig -p | grep -q "^[[:space:]]${path##*/} " || ln -sf "$(realpath "$path")" "$OUT/libs/"
+        [ ! -e "$path" ] || ldconfig -p | grep -q "^[[:space:]]${path##*/} " || ln -sf "$(realpath "$path")" "$OUT/libs/"
     done
 }
 if [ -n "$rehearse" ]; then
