@@ -238,6 +238,28 @@ static void what_cudnn_has_no_engine_for_is_not_tried_again(void **state)
     assert_nothing_left();
 }
 
+/* Without NVRTC, or on a device that is full: the next start tries again. */
+static void what_could_not_be_compiled_this_time_is_tried_again(void **state)
+{
+    enum { PREREQUISITE_MISSING = 3008, DEVICE_ALLOCATION_FAILED = 4004 };
+    static const int codes[] = {PREREQUISITE_MISSING, DEVICE_ALLOCATION_FAILED};
+    char paths[16][512], *text = NULL;
+    float out[MANY];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        sim_fail_every("cudnnCompile", 1, codes[i]);
+        start_and_wait(make_images("Sigmoid", 0), 0);
+        assert_int_equal(list_kept(paths), 0);
+    }
+    sim_fail_every("cudnnCompile", 0, 0);
+    start_and_wait(make_images("Sigmoid", 0), 2);
+    (void)run_images("cuda", make_images("Sigmoid", 0), IMAGES, out, &text);
+    expect_words(text, "next start", false);
+    free(text);
+    assert_nothing_left();
+}
+
 /* ---- attention ---- */
 
 enum { TOKENS = 10, HEADS = 2, DEPTH = 8, FEATURES = HEADS * DEPTH, TEXT = TOKENS * FEATURES };
@@ -371,6 +393,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_damaged_on_disk_is_compiled_anew, fresh_folder,
                                         no_folder),
         cmocka_unit_test_setup_teardown(what_cudnn_has_no_engine_for_is_not_tried_again,
+                                        fresh_folder, no_folder),
+        cmocka_unit_test_setup_teardown(what_could_not_be_compiled_this_time_is_tried_again,
                                         fresh_folder, no_folder),
         cmocka_unit_test_setup_teardown(attention_in_16_bits_is_one_step_from_the_next_start,
                                         fresh_folder, no_folder),

@@ -132,7 +132,7 @@ static void compile(struct order *order)
     if (status == STATUS_OK) {
         keep(order->cuda, key, &plan);
         dnn_plan_free(&plan);
-    } else if (status == STATUS_UNSUPPORTED) {
+    } else if (status == STATUS_UNSUPPORTED && !plan.hindered) {
         keep(order->cuda, key, NULL);
     }
     log_debug("CUDA: cuDNN %s in %lld us: %s", status == STATUS_OK ? "compiled" : "did not compile",

@@ -121,6 +121,14 @@ static int64_t ask_heuristic(struct dnn_builder *builder, dnn_part graph,
                    CONFIGS, configs);
 }
 
+/* What says nothing of the engine. */
+static bool is_hindrance(cudnnStatus_t status)
+{
+    return status == CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING ||
+           dnn_status(status) == STATUS_NO_MEMORY ||
+           CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED;
+}
+
 /* Tries one configuration that was found with DNN_IMAGES; true when there is a plan. */
 static bool try_config(struct dnn_builder *builder, const struct dnn_graph *graph, dnn_part config,
                        dnn_part real)
@@ -144,6 +152,7 @@ static bool try_config(struct dnn_builder *builder, const struct dnn_graph *grap
         }
     }
     builder->plan->rejected++;
+    builder->plan->hindered |= is_hindrance(builder->status);
     forget(builder->plan, before);
     builder->status = CUDNN_STATUS_SUCCESS;
     return false;
@@ -205,6 +214,7 @@ enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_graph *graph,
         return STATUS_OK;
     }
     dnn_plan_free(&plan);
+    *out_plan = (struct dnn_plan){.hindered = plan.hindered};
     if (builder.status != CUDNN_STATUS_SUCCESS && dnn_status(builder.status) != STATUS_INTERNAL)
         return error_set(err, dnn_status(builder.status), "cuDNN: %s",
                          dnn->cudnnGetErrorString(builder.status));

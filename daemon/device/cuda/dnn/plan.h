@@ -75,9 +75,13 @@ struct dnn_plan {
     /* An engine that DNN_IMAGES would run on does not take the real number: other batches may have
      * other bits. */
     bool inexact;
+    /* An engine was passed over for want of memory, of a library or of a device that works: another
+     * time there may be one. */
+    bool hindered;
 };
 
-/* STATUS_UNSUPPORTED: no engine, in a sentence.  Threads: any. */
+/* STATUS_UNSUPPORTED: no engine, in a sentence; of `*out_plan` only `hindered` has a meaning then.
+ * Threads: any. */
 MUST_CHECK enum status dnn_plan_make(const struct dnn *dnn, const struct dnn_graph *graph,
                                      struct dnn_plan *out_plan, struct error *err);
 /* The graph with DNN_IMAGES images. */
