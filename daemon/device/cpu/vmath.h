@@ -39,6 +39,20 @@ INLINE vf vexp_part(vf x)
     return vselect_lt(x, vset1(-80.f), vzero(), vexp_fast(x));
 }
 
+/* The same of 2^t for t up to 127, to 1e-7 of itself; 0 below 2^-115. */
+INLINE vf vexp2_part(vf t)
+{
+    vf n = vround(t), r = vsub(t, n);
+    vf p = vset1(1.3264727e-03f);
+
+    p = vfma(p, r, vset1(9.6715126e-03f));
+    p = vfma(p, r, vset1(5.5507337e-02f));
+    p = vfma(p, r, vset1(2.4022242e-01f));
+    p = vfma(p, r, vset1(6.9314698e-01f));
+    p = vfma(p, r, vset1(1.f));
+    return vselect_lt(t, vset1(-115.f), vzero(), vscale(p, n));
+}
+
 /* The whole range: denormals, 0, infinity, NaN. */
 INLINE vf vexp(vf x)
 {
@@ -113,11 +127,13 @@ INLINE vf vsigmoid(vf x)
 
     return vselect_lt(vset1(87.3f), t, vzero(), vdiv(vset1(1.f), vadd(vset1(1.f), vexp_fast(t))));
 }
+INLINE vf vtimes_sigmoid(vf x, vf t) /* x sigmoid(-t) */
+{
+    return vselect_lt(vset1(87.3f), t, vmul(x, vzero()), vdiv(x, vadd(vset1(1.f), vexp_fast(t))));
+}
 INLINE vf vswish(vf x, vf a) /* x sigmoid(a x) */
 {
-    vf t = vsub(vzero(), vmul(a, x));
-
-    return vselect_lt(vset1(87.3f), t, vmul(x, vzero()), vdiv(x, vadd(vset1(1.f), vexp_fast(t))));
+    return vtimes_sigmoid(x, vsub(vzero(), vmul(a, x)));
 }
 
 INLINE vf vtanh(vf x)
@@ -160,32 +176,37 @@ INLINE vf verf(vf x)
 
     return vselect_lt(a, vset1(1.f), p, vcopysign(b, x));
 }
-/* x / 2 * (1 + erf(x / sqrt 2)).  1 + erf hides what erf loses near 0, so one form of it will do.
+/* x / 2 * (1 + erf(x / sqrt 2)).
+ *
+ * 1 - erf falls like e^(-x^2 / 2), too fast for a short polynomial.  f(u) = u (3 - u^2) / 2 goes
+ * from -1 to 1 and is flat at both: the u with f(f(u)) = erf falls like e^(-x^2 / 8), and one of
+ * degree 11 is enough.  Both steps shrink its error.  Here u is scaled so that each f is a
+ * multiply-add and a product; at the bound the result is 1 to the bit, with and without FMA, so
+ * that beyond it GELU is 0 or x (and NaN of -infinity).
  */
 INLINE vf vgelu(vf x)
 {
-    vf h = vmul(x, vset1(0.5f));
-    vf a = vmin(vset1(3.95f), vabs(vmul(x, vset1(0.707106781f))));
-    vf q = vset1(2.109371416e-05f); /* erf(a) = 1 - e^(-a q) */
+    const float bound = 5.49f;
+    vf c = vmin(vset1(bound), vmax(vset1(-bound), x)); /* in this order a NaN passes */
+    vf s = vfma(c, c, vset1(bound * bound * -0.5f));
+    vf u = vset1(1.2723239901e-10f), h = vmul(x, vset1(0.5f));
 
-    q = vfma(q, a, vset1(-2.200160671e-04f));
-    q = vfma(q, a, vset1(7.290107314e-04f));
-    q = vfma(q, a, vset1(1.066879719e-03f));
-    q = vfma(q, a, vset1(-2.008863911e-02f));
-    q = vfma(q, a, vset1(1.031773239e-01f));
-    q = vfma(q, a, vset1(6.365338564e-01f));
-    q = vfma(q, a, vset1(1.128386021e+00f));
-    vf y = vmul(a, q), n = vround(vmul(y, vset1(-1.44269504f)));
-    vf e = vscale(vexp_core(vexp_reduce(vsub(vzero(), y), n)), n);
-
-    return vfma(h, vcopysign(vsub(vset1(1.f), e), x), h);
+    u = vfma(u, s, vset1(1.6519814121e-08f));
+    u = vfma(u, s, vset1(-1.6244116011e-06f));
+    u = vfma(u, s, vset1(9.1008876624e-05f));
+    u = vfma(u, s, vset1(-3.8880835773e-03f));
+    u = vfma(u, s, vset1(1.7502016439e-01f));
+    u = vmul(u, c);
+    u = vmul(u, vfnma(u, u, vset1(1.62008961f)));
+    u = vmul(u, vfnma(u, u, vset1(1.88988157f)));
+    return vfma(h, u, h);
 }
-INLINE vf vgelu_tanh(vf x) /* x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))) */
+/* x / 2 * (1 + tanh t) = x sigmoid(2 t), t = sqrt(2 / pi) * (x + 0.044715 x^3) */
+INLINE vf vgelu_tanh(vf x)
 {
-    vf h = vmul(x, vset1(0.5f));
-    vf inner = vfma(vmul(vmul(x, x), vset1(0.044715f)), x, x);
+    vf factor = vfma(vmul(x, x), vset1(-7.13548163e-2f), vset1(-1.59576912f));
 
-    return vfma(h, vtanh(vmul(inner, vset1(0.797884561f))), h);
+    return vtimes_sigmoid(x, vmul(x, factor));
 }
 INLINE vf vmish(vf x) /* x tanh(log(1 + e^x)) = x u / (u + 2), u = e^x (e^x + 2) */
 {
