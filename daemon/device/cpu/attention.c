@@ -2,8 +2,8 @@
  *
  *     K of a head is packed, and V               (the columns of a packed product are keys)
  *     scores  [block, keys]   = Q K^T            stay in the caches
- *     scores                  = e^(scores + masks - the largest), and their sums
- *     result  [block, width]  = scores V, divided by the sums
+ *     scores                  = e^(scores + masks - the largest), and one over their sums
+ *     result  [block, width]  = scores V, times that
  *
  * Q is read and the result is written where they lie, whatever their strides.  A query's sums run
  * in the order of gemm.h and of its row of scores, so no query depends on the others, and threads
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 #include "device/cpu/gemm.h"
-#include "device/cpu/loops.h"
+#include "device/cpu/soften.h"
 #include "device/cpu/team.h"
 
 /* A block of scores of so many bytes stays in L2 beside K and V. */
@@ -24,7 +24,7 @@ enum { SCORES_BYTES = 64 << 10, BLOCK_STEP = 8 };
 struct attention_state {
     struct attention_geometry geometry;
     enum cpu_isa isa;
-    const struct loops *loops;
+    const struct soften_ops *soften;
     float scale;
     struct attention_view q, k, v, out, mask[2];
     bool has_mask[2];
@@ -55,8 +55,8 @@ static struct gemm_matrix matrix(const float *data, int64_t row_stride, int64_t 
 struct workspace {
     float *keys, *values; /* packed; in the same place where all queries of a head are one block */
     float *scores;
-    float *sums;
-    float *copy; /* of Q, where the product wants one */
+    float *factors; /* one over a row's sum */
+    float *copy;    /* of Q, where the product wants one */
 };
 
 static float *take(float *base, size_t bytes, size_t *used)
@@ -91,7 +91,7 @@ static size_t lay_out(const struct attention_state *state, float *base, struct w
         work->values = take(base, values, &used);
     }
     work->scores = take(base, rows * row, &used);
-    work->sums = take(base, rows * sizeof(float), &used);
+    work->factors = take(base, rows * sizeof(float), &used);
     work->copy = take(base, of_q > of_scores ? of_q : of_scores, &used);
     return used;
 }
@@ -133,24 +133,20 @@ static void soften(const struct job *job, int64_t head, int64_t row, int64_t row
                    const struct workspace *work)
 {
     const struct attention_state *s = job->state;
-    const size_t keys = (size_t)s->geometry.keys;
-    const float *masks[2] = {NULL, NULL};
+    struct soften_rows softened = {.scores = work->scores,
+                                   .stride = s->lds,
+                                   .rows = rows,
+                                   .keys = s->geometry.keys,
+                                   .factors = work->factors};
     size_t count = 0;
-    int64_t steps[2] = {0, 0};
 
-    for (size_t i = 0; i < 2; i++)
+    for (size_t i = 0; i < SOFTEN_MASKS; i++)
         if (s->has_mask[i]) {
-            masks[count] = input(job, ATTENTION_MASK + i, &s->mask[i], head) + row * s->mask[i].row;
-            steps[count++] = s->mask[i].row;
+            softened.mask[count] =
+                input(job, ATTENTION_MASK + i, &s->mask[i], head) + row * s->mask[i].row;
+            softened.mask_stride[count++] = s->mask[i].row;
         }
-    for (int64_t i = 0; i < rows; i++) {
-        float *scores = work->scores + i * s->lds;
-
-        for (size_t m = 0; m < count; m++)
-            s->loops->add_row(scores, masks[m] + i * steps[m], keys);
-        work->sums[i] = (float)s->loops->exp_row(scores, scores, keys,
-                                                 (float)s->loops->row[REDUCE_max](scores, keys, 0));
-    }
+    s->soften->soften(&softened);
 }
 
 /* Queries [row, row + rows) of a head. */
@@ -163,7 +159,7 @@ static void run_block(const struct job *job, int64_t head, int64_t row, int64_t 
     float *out = (float *)job->run->out[0] + head_offset(g, &s->out, head) + row * s->out.row;
     const struct gemm scores = {.m = rows,
                                 .k = g->depth,
-                                .n = g->keys,
+                                .n = gemm_columns(s->isa, g->keys), /* no panel in part */
                                 .a = matrix(q, s->q.row, s->q.column),
                                 .packed = work->keys,
                                 .c = work->scores,
@@ -181,9 +177,7 @@ static void run_block(const struct job *job, int64_t head, int64_t row, int64_t 
     if (is_one_block(s))
         pack_values(job, head, work);
     gemm_run_single(s->isa, &result, work->copy);
-    for (int64_t i = 0; i < rows; i++)
-        s->loops->unary[UNARY_divide](out + i * s->out.row, out + i * s->out.row, (size_t)g->width,
-                                      work->sums[i], 0);
+    s->soften->scale(out, s->out.row, rows, g->width, work->factors);
 }
 
 /* Members share the queries of all heads. */
@@ -299,7 +293,7 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     if (state == NULL)
         return error_set(err, STATUS_NO_MEMORY, "no memory for a kernel's state");
     state->isa = cpu_isa_of(call->device);
-    state->loops = loops_for(call->device);
+    state->soften = soften_ops_for(state->isa);
     status = resolve(call, state, err);
     if (status != STATUS_OK) {
         free(state);

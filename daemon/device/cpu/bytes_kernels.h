@@ -81,18 +81,6 @@ INLINE vi widen_bytes(const uint8_t *from, bool is_signed)
 }
 #endif
 
-/* Each lane below its bound; NaN is not. */
-INLINE bool all_below(vf x, vf bound)
-{
-#if defined(__AVX512F__)
-    return _mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ) == 0;
-#elif defined(__AVX2__)
-    return _mm256_movemask_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ)) == 0;
-#else
-    return _mm_movemask_ps(_mm_cmpnlt_ps(x, bound)) == 0;
-#endif
-}
-
 /* saturate(round(x) + zero) as whole numbers */
 INLINE vi in_range(vf x, const struct byte_range *range)
 {

@@ -37,11 +37,16 @@ static double guess_time(enum cpu_isa isa, double m, double k, double n)
     return compute > read ? compute : read;
 }
 
+int64_t gemm_columns(enum cpu_isa isa, int64_t n)
+{
+    const int64_t vector = gemm_ops_for(isa)->vector;
+
+    return ceil_div(n, vector) * vector;
+}
+
 size_t gemm_packed_bytes(enum cpu_isa isa, int64_t k, int64_t n)
 {
-    const struct gemm_ops *ops = gemm_ops_for(isa);
-
-    return (size_t)(k * ceil_div(n, ops->vector) * ops->vector) * sizeof(float);
+    return (size_t)(k * gemm_columns(isa, n)) * sizeof(float);
 }
 
 void gemm_format(enum cpu_isa isa, int64_t k, int64_t n, bool transposed, float scale,

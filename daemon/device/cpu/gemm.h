@@ -27,6 +27,9 @@ size_t gemm_packed_bytes(enum cpu_isa isa, int64_t k, int64_t n);
 enum { GEMM_FORMAT_BYTES = 80 };
 void gemm_format(enum cpu_isa isa, int64_t k, int64_t n, bool transposed, float scale,
                  char text[GEMM_FORMAT_BYTES]);
+/* n and the columns of zeros behind them that a packed B has: as n of a product they are columns
+ * of C like others.  A multiple of at most 16. */
+int64_t gemm_columns(enum cpu_isa isa, int64_t n);
 /* `packed` is 64-byte aligned. */
 void gemm_pack(enum cpu_isa isa, int64_t k, int64_t n, const struct gemm_matrix *b, float scale,
                float *packed);

@@ -9,6 +9,7 @@
 #define DEVICE_CPU_SIMD_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -226,16 +227,37 @@ INLINE void vstore_part(float *p, vf x, size_t n)
     vstore(lanes, x);
     memcpy(p, lanes, n * sizeof(float));
 }
-/* Lanes folded in halves: always the same order. */
-INLINE float vsum(vf x)
+/* Each lane below its bound; NaN is not. */
+INLINE bool all_below(vf x, vf bound)
 {
-    float lanes[VW];
-
-    vstore(lanes, x);
-    for (int half = VW / 2; half > 0; half /= 2)
-        for (int i = 0; i < half; i++)
-            lanes[i] += lanes[i + half];
-    return lanes[0];
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ) == 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps(_mm256_cmp_ps(x, bound, _CMP_NLT_UQ)) == 0;
+#else
+    return _mm_movemask_ps(_mm_cmpnlt_ps(x, bound)) == 0;
+#endif
 }
+/* Lanes folded in halves: always the same order. */
+#if defined(__AVX512F__)
+#define V_QUARTER_(combine, x)                                                                     \
+    const __m256 h =                                                                               \
+        _mm256_##combine##_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps(x, 1));            \
+    __m128 q = _mm_##combine##_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1))
+#elif defined(__AVX2__) && defined(__FMA__)
+#define V_QUARTER_(combine, x)                                                                     \
+    __m128 q = _mm_##combine##_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1))
+#else
+#define V_QUARTER_(combine, x) __m128 q = x
+#endif
+#define V_FOLD_(name, combine)                                                                     \
+    INLINE float name(vf x)                                                                        \
+    {                                                                                              \
+        V_QUARTER_(combine, x);                                                                    \
+        q = _mm_##combine##_ps(q, _mm_movehl_ps(q, q));                                            \
+        return _mm_cvtss_f32(_mm_##combine##_ps(q, _mm_shuffle_ps(q, q, 1)));                      \
+    }
+V_FOLD_(vsum, add)
+V_FOLD_(vlargest, max) /* no lane is NaN */
 
 #endif

@@ -1,0 +1,1 @@
+#include "device/cpu/soften_kernels.h"
