@@ -46,8 +46,6 @@ struct loops {
     double (*row[REDUCE_LOOPS])(const float *x, size_t count, float shift);
     /* Takes one more row into running totals, one a column. */
     void (*columns[REDUCE_LOOPS])(const float *x, float *totals, size_t count, const float *shifts);
-    /* x += y */
-    void (*add_row)(float *x, const float *y, size_t count);
     /* y = e^(x - shift); returns the sum. */
     double (*exp_row)(const float *x, float *y, size_t count, float shift);
     void (*softmax_columns)(const float *x, float *y, size_t count, size_t stride, size_t columns,

@@ -203,7 +203,6 @@ const struct loops SIMD_NAME(loops) = {
 #include "device/cpu/reduce_loops.def"
 #undef REDUCE
         },
-    .add_row = add_row,
     .exp_row = exp_row,
     .softmax_columns = softmax_columns,
     .normalize_row = normalize_row,

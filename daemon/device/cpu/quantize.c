@@ -237,32 +237,91 @@ const struct kernel kernel_dequantize_linear_loops = {
 
 /* ---- dynamic: the range is that of the tensor, zero included ---- */
 
+/* A member looks for the smallest and the largest of its share, and when all have done so makes
+ * bytes of it. */
+enum { RANGE_PIECE = 4096 }; /* floats that stay in L1 between looking for the one and the other */
+
+struct member_range {
+    _Alignas(64) float low; /* members write to lines of their own */
+    float high;
+};
+
+struct dynamic_job {
+    const struct loops *loops;
+    const float *x;
+    size_t count;
+    uint8_t *y;
+    struct member_range *ranges;
+    float *scale;  /* NULL: not asked for */
+    uint8_t *zero; /* the same */
+};
+
+static void widen_range(struct member_range *range, float low, float high)
+{
+    range->low = range->low < low || isnan(range->low) ? range->low : low; /* a NaN stays */
+    range->high = range->high > high || isnan(range->high) ? range->high : high;
+}
+
+static void look(const struct dynamic_job *job, size_t from, size_t to, struct member_range *range)
+{
+    *range = (struct member_range){.low = 0, .high = 0};
+
+    for (size_t n; from < to; from += n) {
+        n = to - from < RANGE_PIECE ? to - from : RANGE_PIECE;
+        widen_range(range, (float)job->loops->row[REDUCE_min](job->x + from, n, 0),
+                    (float)job->loops->row[REDUCE_max](job->x + from, n, 0));
+    }
+}
+
+static void quantize_share(void *arg, unsigned member, unsigned members)
+{
+    const struct dynamic_job *job = arg;
+    struct member_range all = {.low = 0, .high = 0};
+    struct dynamic p;
+    size_t from, to;
+
+    team_share(job->count, member, members, &from, &to);
+    look(job, from, to, &job->ranges[member]);
+    if (members > 1)
+        team_barrier();
+    for (unsigned i = 0; i < members; i++)
+        widen_range(&all, job->ranges[i].low, job->ranges[i].high);
+    p = dynamic_of(all.low, all.high);
+    if (p.scale > 0)
+        job->loops->quantize_bytes(job->x + from, job->y + from, to - from, p.scale,
+                                   &(struct byte_range){(float)p.zero, 0, 255});
+    else
+        memset(job->y + from, 0, to - from);
+    if (member == 0 && job->scale != NULL)
+        *job->scale = p.scale;
+    if (member == 0 && job->zero != NULL)
+        *job->zero = (uint8_t)p.zero;
+}
+
 static enum status prepare_dynamic(struct kernel_prepare *prepare, struct error *err)
 {
     (void)err;
     prepare->constants_used = 1;
+    prepare->scratch_bytes =
+        (prepare->call.threads > 0 ? prepare->call.threads : 1) * sizeof(struct member_range);
     return STATUS_OK;
 }
 
 static enum status enqueue_dynamic(const void *arg, const struct kernel_call *call,
                                    const struct kernel_run *run)
 {
-    const struct loops *loops = loops_for(call->device);
-    size_t count = (size_t)shape_count(&call->in[0]->shape);
-    const float *x = run->in[0];
-    struct dynamic p = dynamic_of((float)loops->row[REDUCE_min](x, count, 0),
-                                  (float)loops->row[REDUCE_max](x, count, 0));
-    uint8_t *y = run->out[0];
+    struct dynamic_job job = {.loops = loops_for(call->device),
+                              .x = run->in[0],
+                              .count = (size_t)shape_count(&call->in[0]->shape),
+                              .y = run->out[0],
+                              .ranges = run->scratch};
 
     (void)arg;
-    if (p.scale > 0)
-        loops->quantize_bytes(x, y, count, p.scale, &(struct byte_range){(float)p.zero, 0, 255});
-    else
-        memset(y, 0, count);
     if (call->outputs > 1 && call->out[1] != NULL)
-        *(float *)run->out[1] = p.scale;
+        job.scale = run->out[1];
     if (call->outputs > 2 && call->out[2] != NULL)
-        *(uint8_t *)run->out[2] = (uint8_t)p.zero;
+        job.zero = run->out[2];
+    team_run(team_size(call->threads, (double)job.count / 5), quantize_share, &job);
     return STATUS_OK;
 }
 

@@ -105,18 +105,6 @@ INLINE void vstore_upto(float *p, vf x, size_t n)
 #include "device/cpu/reduce_loops.def"
 #undef REDUCE
 
-/* x += y */
-static void add_row(float *x, const float *y, size_t count)
-{
-    size_t i = 0;
-
-    for (; i + VW <= count; i += VW)
-        vstore(x + i, vadd(vload(x + i), vload(y + i)));
-    if (i < count)
-        vstore_part(x + i, vadd(vload_part(x + i, count - i), vload_part(y + i, count - i)),
-                    count - i);
-}
-
 /* y = e^(x - shift) with the largest x as shift; the sum is returned. */
 static double exp_row(const float *x, float *y, size_t count, float shift)
 {
@@ -251,18 +239,51 @@ INLINE void store_bytes(uint8_t *y, vi numbers, size_t count)
 #endif
 }
 
-/* y = saturate(round(x / scale) + zero); of NaN the zero point. */
+/* round(x / scale) + zero within the range; of NaN the zero point. */
+INLINE vi quantised(vf x, float scale, const struct byte_range *range)
+{
+    const vf z = vset1(range->zero);
+    vf v = vadd(vround(vdiv(x, vset1(scale))), z);
+
+    return vi_convert(vselect_nan(v, z, vmin(vset1(range->high), vmax(vset1(range->low), v))));
+}
+
+/* The same by a product, which is off by 2^-14 at most where it is not cut off (bounds are whole
+ * numbers: before rounding is the same); false where a lane is so near to a half that the quotient
+ * decides, or is NaN. */
+INLINE bool quantise_nearly(vf x, float inverse, const struct byte_range *range, vi *out)
+{
+    const vf low = vset1(range->low - range->zero), high = vset1(range->high - range->zero);
+    const vf q = vmin(high, vmax(low, vmul(x, vset1(inverse))));
+    const vi whole = vi_convert(q);
+
+    *out = vi_add(whole, vi_set1((int32_t)range->zero));
+    return all_below(vabs(vsub(q, vf_convert(whole))), vset1(0.5f - 0x1p-14f));
+}
+
 static void quantize_bytes(const float *x, uint8_t *y, size_t count, float scale,
                            const struct byte_range *range)
 {
-    vf s = vset1(scale), z = vset1(range->zero);
-    vf low = vset1(range->low), high = vset1(range->high);
+    const struct byte_range own = *range; /* stores of bytes might change any other */
+    const float inverse = 1 / scale;
+    const bool has_inverse = scale > 1e-30f && scale < 1e30f;
+    size_t i = 0;
 
-    for (size_t i = 0; i < count; i += VW) {
+    for (; i + NARROWED * VW <= count && has_inverse; i += NARROWED * VW) {
+        bool is_sure = true;
+        vi bytes[NARROWED];
+
+        UNROLL for (size_t v = 0; v < NARROWED; v++) is_sure &=
+            quantise_nearly(vload(x + i + v * VW), inverse, &own, &bytes[v]);
+        if (!is_sure)
+            UNROLL for (size_t v = 0; v < NARROWED; v++) bytes[v] =
+                quantised(vload(x + i + v * VW), scale, &own);
+        vi_store_narrowed(y + i, bytes);
+    }
+    for (; i < count; i += VW) {
         size_t n = count - i < VW ? count - i : VW;
-        vf v = vadd(vround(vdiv(vload_upto(x + i, n), s)), z);
 
-        store_bytes(y + i, vi_convert(vselect_nan(v, z, vmin(high, vmax(low, v)))), n);
+        store_bytes(y + i, quantised(vload_upto(x + i, n), scale, &own), n);
     }
 }
 

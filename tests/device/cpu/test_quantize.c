@@ -1,4 +1,5 @@
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ops/quantize.h"
@@ -111,12 +112,67 @@ static void the_range_is_found_when_it_runs(void **state)
     }
 }
 
+/* Large enough for threads to share it; the largest number is the last member's. */
+static void threads_find_one_range_together(void **state)
+{
+    enum { COUNT = 200003 };
+    double *values = calloc(COUNT, sizeof(*values));
+    struct op_test test = {.op = "DynamicQuantizeLinear",
+                           .inputs = 1,
+                           .outputs = 3,
+                           .in = {{DTYPE_FLOAT, SHAPE(COUNT), values}},
+                           .reference = dynamic};
+
+    assert_non_null(values);
+    for (int i = 0; i < COUNT; i++)
+        values[i] = (double)(float)sin(i * 0.7);
+    values[3] = -2.5;
+    values[COUNT - 1] = 7.25;
+    op_test_run(*state, &test);
+    free(values);
+}
+
+/* Numbers in the middle of two bytes, and their neighbours, fall where the quotient says. */
+static void numbers_near_a_half_fall_where_the_quotient_does(void **state)
+{
+    static const double scale_values[] = {0.0371, 1.0 / 3, 3e-31, 2e-45, 5e35};
+    static const double zero_values[] = {0, 7, 128, 255};
+    struct quantize_attrs attrs = {.axis = 1};
+    double values[3 * 300];
+
+    for (size_t s = 0; s < 5; s++)
+        for (size_t z = 0; z < 4; z++) {
+            const float scale = (float)scale_values[s];
+            const double one = (double)scale;
+            struct op_test test = {.op = "QuantizeLinear",
+                                   .attrs = &attrs,
+                                   .inputs = 3,
+                                   .in = {{DTYPE_FLOAT, SHAPE(3, 300), values},
+                                          {DTYPE_FLOAT, SHAPE_SCALAR, &one},
+                                          {DTYPE_UINT8, SHAPE_SCALAR, &zero_values[z]}},
+                                   .reference = quantize,
+                                   .relative = 1e-12,
+                                   .absolute = 1e-12};
+
+            for (int i = 0; i < 300; i++) {
+                const float middle = (float)((i - (int)zero_values[z] + 0.5) * one);
+
+                values[3 * i] = (double)middle;
+                values[3 * i + 1] = (double)nextafterf(middle, 1e30f);
+                values[3 * i + 2] = (double)nextafterf(middle, -1e30f);
+            }
+            op_test_run(*state, &test);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reals_become_integers_and_back),
         cmocka_unit_test(scales_that_do_not_fit_are_refused),
         cmocka_unit_test(the_range_is_found_when_it_runs),
+        cmocka_unit_test(threads_find_one_range_together),
+        cmocka_unit_test(numbers_near_a_half_fall_where_the_quotient_does),
     };
 
     return cmocka_run_group_tests(tests, open_tester, close_tester);
