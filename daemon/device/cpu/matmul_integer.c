@@ -7,7 +7,7 @@
 #include "device/cpu/requantize.h"
 #include "device/cpu/team.h"
 
-enum { NONE = 99, GROUP = 96 /* rows of A at a time */ };
+enum { NONE = 99, GROUP = 96 /* rows of A at a time, at most */, STRIP = 12 /* they are these */ };
 
 /* Input numbers of an operator; NONE: it has no such input. */
 struct places {
@@ -200,7 +200,7 @@ struct job {
     const char *packed;
     char *scratch; /* of the members */
     bool has_zeros;
-    int64_t groups, chunks; /* of a product: pieces of rows and columns */
+    int64_t groups, chunks; /* of a product: pieces of rows and columns, groups nearly equal */
 };
 
 static double parameter(const struct job *job, size_t index, int64_t i)
@@ -307,6 +307,14 @@ static void run_piece(const struct job *job, const struct piece *piece, char *sc
     s->ops->run(&product);
 }
 
+static int64_t group_begin(const struct job *job, int64_t group)
+{
+    const int64_t m = job->state->geometry.m, strips = (m + STRIP - 1) / STRIP;
+    const int64_t row = strips * group / job->groups * STRIP;
+
+    return row < m ? row : m;
+}
+
 static void run_job(void *arg, unsigned member, unsigned members)
 {
     const struct job *job = arg;
@@ -316,15 +324,13 @@ static void run_job(void *arg, unsigned member, unsigned members)
     size_t from, to;
 
     team_share((size_t)(g->batches * job->groups * job->chunks), member, members, &from, &to);
-    for (size_t i = from; i < to; i++) {
-        const int64_t product = (int64_t)i / job->chunks;
-        const int64_t first = product % job->groups * GROUP, column = (int64_t)i % job->chunks;
-        const int64_t rows = g->m - first < GROUP ? g->m - first : GROUP;
-        const int64_t some = s->by_row ? 1 : rows;
-        struct piece piece = {.index = product / job->groups,
-                              .rows = some,
-                              .from = column * s->chunk,
-                              .to = (column + 1) * s->chunk};
+    for (size_t i = from; i < to; i++) { /* the groups of a chunk share its weights */
+        const int64_t group = (int64_t)i % job->groups, chunk = (int64_t)i / job->groups;
+        const int64_t first = group_begin(job, group);
+        const int64_t rows = group_begin(job, group + 1) - first;
+        const int64_t some = s->by_row ? 1 : rows, column = chunk % job->chunks * s->chunk;
+        struct piece piece = {
+            .index = chunk / job->chunks, .rows = some, .from = column, .to = column + s->chunk};
 
         piece.to = piece.to < g->n ? piece.to : g->n;
         for (piece.row = first; piece.row < first + rows; piece.row += some)
@@ -344,6 +350,7 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
                       .scratch = run->scratch,
                       .has_zeros = s->has_zeros};
     bool has_zero = kernel_input(call, s->places->b_zero) != NULL;
+    unsigned members;
 
     if (s->packed == NULL) {
         pack_b(s, call, run->in[s->places->b], has_zero ? run->in[s->places->b_zero] : NULL,
@@ -352,10 +359,12 @@ static enum status enqueue(const void *arg, const struct kernel_call *call,
         job.has_zeros = any_zeros(s, run->scratch);
         job.scratch += packed_bytes(s);
     }
-    job.groups = (g->m + GROUP - 1) / GROUP;
+    members = team_size(call->threads, (double)(g->batches * g->m * g->n) * (double)g->k / 100);
     job.chunks = (g->n + s->chunk - 1) / s->chunk;
-    team_run(team_size(call->threads, (double)(g->batches * g->m * g->n) * (double)g->k / 100),
-             run_job, &job);
+    job.groups = (g->m + GROUP - 1) / GROUP;
+    if (g->batches * job.chunks < (int64_t)members) /* else the chunks are as many */
+        job.groups = (job.groups + members - 1) / members * members;
+    team_run(members, run_job, &job);
     return STATUS_OK;
 }
 
