@@ -314,6 +314,20 @@ static enum status know_finish(struct state *s, const struct kernel_call *call)
     return STATUS_OK;
 }
 
+static const struct int_gemm_ops *ops_for(const struct state *s, const struct kernel_call *call,
+                                          int64_t taps)
+{
+    const struct operand *w = call->in[QLINEAR_B];
+    const struct int_filters filters = {.dtype = w->dtype,
+                                        .data = w->constant,
+                                        .out = s->out * s->groups,
+                                        .in = s->in,
+                                        .taps = taps};
+
+    return s->is_depthwise ? int_gemm_ops_for(cpu_isa_of(call->device))
+                           : int_gemm_ops_for_filters(cpu_isa_of(call->device), &filters);
+}
+
 static enum status fill(struct kernel_prepare *prepare, struct state *s, struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
@@ -327,11 +341,11 @@ static enum status fill(struct kernel_prepare *prepare, struct state *s, struct 
     s->in = g->in_channels / s->groups;
     s->out = g->out_channels / s->groups;
     s->loops = byte_loops_for(cpu_isa_of(call->device));
-    s->weights.ops = int_gemm_ops_for(cpu_isa_of(call->device));
+    taps = taps_of(s->window);
+    s->weights.ops = ops_for(s, call, taps);
     s->quads = quads_for(s, call);
     s->lay = s->is_depthwise && s->quads == NULL ? int_gemm_ops_for(CPU_BASELINE) : s->weights.ops;
     s->weights.groups = s->groups;
-    taps = taps_of(s->window);
     choose_way(s, call);
     fill_blocks(s, call->threads);
     s->offsets = calloc((size_t)taps, sizeof(*s->offsets));

@@ -56,6 +56,57 @@ const struct int_gemm_ops *const *int_gemm_tables(void)
     return tables;
 }
 
+/* Two products with bytes up to 255 and their sum fit 16 bits. */
+static bool fits(const int8_t *pair)
+{
+    const int sum = pair[0] + pair[1];
+
+    if ((pair[0] < 0) != (pair[1] < 0)) /* one takes from the other */
+        return true;
+    return sum >= -128 && sum <= 128;
+}
+
+/* ---- which form ---- */
+
+enum { LIST = 8, LOOKED_AT = 2048, MOST_SPLIT_PERCENT = 30 };
+
+static bool quad_fits(const struct int_filters *filters, int64_t out, int64_t in, int64_t tap)
+{
+    const int32_t shift = filters->dtype == DTYPE_UINT8 ? SHIFT : 0;
+
+    for (int64_t o = out; o < out + LIST && o < filters->out; o++) {
+        int8_t quad[4] = {0};
+
+        for (int64_t i = in; i < in + 4 && i < filters->in; i++)
+            quad[i - in] = (int8_t)(int_byte_at(filters->dtype, filters->data,
+                                                (o * filters->in + i) * filters->taps + tap) -
+                                    shift);
+        if (!fits(quad) || !fits(quad + 2))
+            return false;
+    }
+    return true;
+}
+
+/* A sample of the quads will do. */
+bool int_splits_too_often(const struct int_filters *filters)
+{
+    const int64_t quads = (filters->in + 3) / 4, lists = (filters->out + LIST - 1) / LIST;
+    const int64_t all = quads * lists * filters->taps, step = all / LOOKED_AT | 1;
+    int64_t count = 0, split = 0;
+
+    for (int64_t i = 0; i < all; i += step, count++)
+        split += !quad_fits(filters, i / quads % lists * LIST, i % quads * 4, i / quads / lists);
+    return split * 100 > count * MOST_SPLIT_PERCENT;
+}
+
+const struct int_gemm_ops *int_gemm_ops_for_filters(enum cpu_isa isa,
+                                                    const struct int_filters *filters)
+{
+    const struct int_gemm_ops *ops = int_gemm_ops_for(isa);
+
+    return ops->list != 0 && int_splits_too_often(filters) ? &int_gemm_ops_avx2 : ops;
+}
+
 static bool is_quads(const struct int_gemm_ops *ops)
 {
     return ops->element_bytes == 1;
@@ -106,16 +157,6 @@ static int32_t pack_column(const struct int_gemm_ops *ops, const struct int_shap
         sum += byte - zero;
     }
     return sum;
-}
-
-/* Two products with bytes up to 255 and their sum fit 16 bits. */
-static bool fits(const int8_t *pair)
-{
-    const int sum = pair[0] + pair[1];
-
-    if ((pair[0] < 0) != (pair[1] < 0)) /* one takes from the other */
-        return true;
-    return sum >= -128 && sum <= 128;
 }
 
 /* Leaves the first halves in the columns of a quad; false where all of them fit. */

@@ -77,6 +77,18 @@ struct int_gemm_ops {
 
 /* The best table for what the machine can do, up to `isa`. */
 const struct int_gemm_ops *int_gemm_ops_for(enum cpu_isa isa);
+/* Weights of a convolution [out][in][taps]. */
+struct int_filters {
+    enum dtype dtype; /* INT8 or UINT8 */
+    const void *data;
+    int64_t out, in, taps;
+};
+/* Whether split quads would multiply more than 30 % of the quads twice. */
+bool int_splits_too_often(const struct int_filters *filters);
+/* The best table for them: pairs instead of split quads that split too often (pairs take 1.3 to
+ * 1.4 of the time of quads that are not split). */
+const struct int_gemm_ops *int_gemm_ops_for_filters(enum cpu_isa isa,
+                                                    const struct int_filters *filters);
 /* All that this machine can run, for tests; NULL at the end. */
 const struct int_gemm_ops *const *int_gemm_tables(void);
 

@@ -138,10 +138,37 @@ static void products_are_exact_on_every_instruction_set(void **state)
     }
 }
 
+/* A quad counts once, however many of its columns split it. */
+static void weights_that_split_too_often_are_noticed(void **state)
+{
+    enum { OUT = 19, IN = 10, TAPS = 3 };
+    int8_t weights[OUT][IN][TAPS];
+    struct int_filters filters = {
+        .dtype = DTYPE_INT8, .data = weights, .out = OUT, .in = IN, .taps = TAPS};
+
+    (void)state;
+    memset(weights, 64, sizeof(weights)); /* 64 + 64 times 255 fits */
+    assert_false(int_splits_too_often(&filters));
+    for (int tap = 0; tap < TAPS; tap++)
+        weights[18][9][tap] = weights[3][1][tap] = 65; /* two of three lists of three quads each */
+    assert_false(int_splits_too_often(&filters));
+    for (int tap = 0; tap < TAPS; tap++) {
+        weights[12][7][tap] = -65; /* a third: more than 30 % of the nine */
+        weights[12][6][tap] = -64;
+    }
+    assert_true(int_splits_too_often(&filters));
+    memset(weights, 0x80 + 64, sizeof(weights)); /* the same, unsigned and shifted */
+    filters.dtype = DTYPE_UINT8;
+    assert_false(int_splits_too_often(&filters));
+    memset(weights, 0x80 + 65, sizeof(weights));
+    assert_true(int_splits_too_often(&filters));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_exact_on_every_instruction_set),
+        cmocka_unit_test(weights_that_split_too_often_are_noticed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
