@@ -12,6 +12,7 @@
 
 #include "batch/bucket.h"
 #include "batch/internal.h"
+#include "device/host_room.h"
 
 enum {
     IO_ALIGNMENT = 64,
@@ -38,7 +39,7 @@ void memory_error(struct error *err, const struct model_queue *queue, int64_t ro
                     "model '%s': a batch of %" PRId64 " needs %" PRIu64 " bytes, %" PRIu64
                     " are available%s",
                     queue->name, rows, lack->needed_bytes, lack->available_bytes,
-                    lack->of_host ? " for answers (HostLimit=)" : "");
+                    lack->of_host ? " of the host's memory (HostLimit=)" : "");
 }
 
 struct memory_lack batch_lack(const struct batch *batch)
@@ -48,7 +49,8 @@ struct memory_lack batch_lack(const struct batch *batch)
                                 .of_host = batch->lacks_host};
 }
 
-void batch_lacks_host(struct batch *batch, struct host_pool *pool, size_t bytes)
+void batch_lacks_host(struct batch *batch, struct host_pool *pool, uint64_t bytes,
+                      uint64_t charged_bytes)
 {
     struct host_pool_stats host;
 
@@ -56,7 +58,7 @@ void batch_lacks_host(struct batch *batch, struct host_pool *pool, size_t bytes)
     batch->available_bytes =
         host.limit_bytes > host.in_use_bytes ? host.limit_bytes - host.in_use_bytes : 0;
     /* One that looks as if it had room lacks what its class is rounded up by. */
-    batch->needed_bytes = bytes > batch->available_bytes ? bytes : response_charge(bytes);
+    batch->needed_bytes = bytes > batch->available_bytes ? bytes : charged_bytes;
     batch->lacks_host = true;
 }
 
@@ -280,6 +282,27 @@ static uint64_t expected_bytes(const struct batch *batch, uint64_t page)
     return grown > bytes ? grown : bytes;
 }
 
+/* The answers' memory, and what steps on the host beside a device need: both until batch_release(),
+ * or neither. */
+static enum status take_host(struct lane *lane, struct batch *batch, uint64_t response_bytes)
+{
+    struct host_pool *pool = lane->batcher->host_pool;
+    struct plan_facts facts;
+    uint64_t steps;
+    void *base;
+
+    plan_read(batch->plan, &facts);
+    steps = device_host_room(facts.host_bytes);
+    if ((steps == 0 ||
+         device_lane_host_memory(lane->device_lane, facts.host_bytes, &base) == STATUS_OK) &&
+        response_create(pool, response_bytes, &batch->response) == STATUS_OK)
+        return STATUS_OK;
+    device_lane_give_host_memory(lane->device_lane);
+    batch_lacks_host(batch, pool, response_bytes + steps,
+                     response_charge(response_bytes) + (steps > 0 ? host_pool_charge(steps) : 0));
+    return STATUS_NO_MEMORY;
+}
+
 /* One attempt with the plan that is held.  STATUS_NO_MEMORY: needed and available are set;
  * everything but the plan is given back. */
 static enum status try_reserve(struct lane *lane, struct batch *batch)
@@ -306,11 +329,10 @@ static enum status try_reserve(struct lane *lane, struct batch *batch)
         return STATUS_NO_MEMORY;
     batch->reserved_bytes = needed;
     batch->peak_bytes = peak;
-    if (response_create(batcher->host_pool, response_bytes, &batch->response) == STATUS_OK)
+    if (take_host(lane, batch, response_bytes) == STATUS_OK)
         return STATUS_OK;
     ledger_unreserve_for(batcher->ledger, account_of(batch), batch->reserved_bytes);
     batch->reserved_bytes = 0;
-    batch_lacks_host(batch, batcher->host_pool, response_bytes);
     return STATUS_NO_MEMORY;
 }
 
@@ -362,6 +384,7 @@ void batch_release(struct lane *lane, struct batch *batch)
     batch->reserved_bytes = 0;
     response_unref(batch->response);
     batch->response = NULL;
+    device_lane_give_host_memory(lane->device_lane);
 }
 
 /* A plan that could not be made for want of room for its packed weights can be when others' have

@@ -142,7 +142,7 @@ static void *place_output(void *arg, size_t output, const struct shape *shape, s
     (void)shape;
     batch->out_base[output] = response_extend(batch->response, bytes);
     if (batch->out_base[output] == NULL)
-        batch_lacks_host(batch, lane->batcher->host_pool, bytes);
+        batch_lacks_host(batch, lane->batcher->host_pool, bytes, response_charge(bytes));
     if (lane->batcher->device->ops->host_memory || batch->out_base[output] == NULL)
         return batch->out_base[output];
     return extend_io(lane, batch, bytes);

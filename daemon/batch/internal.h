@@ -188,8 +188,10 @@ void memory_error(struct error *err, const struct model_queue *queue, int64_t ro
                   const struct memory_lack *lack);
 /* What the batch was not admitted for, or ended for want of. */
 struct memory_lack batch_lack(const struct batch *batch);
-/* Room for answers that the pool refused: notes how much was needed and there. */
-void batch_lacks_host(struct batch *batch, struct host_pool *pool, size_t bytes);
+/* Room for answers, or for steps on the host, that the pool refused: notes how much was needed and
+ * there.  `charged_bytes`: what it would have counted for. */
+void batch_lacks_host(struct batch *batch, struct host_pool *pool, uint64_t bytes,
+                      uint64_t charged_bytes);
 
 /* `more` bytes of the device for the batch that runs.  It gets them now, or the run ends with
  * STATUS_NO_MEMORY: nobody waits while he holds (I3).  batch->fits_never says whether others have

@@ -9,11 +9,12 @@
 
 #define LOG_COMPONENT "device"
 #include "device/faulty_source.h"
+#include "device/host_room.h"
 #include "device/plugin.h"
 #include "memory/host_pool.h"
 #include "observe/log.h"
 
-enum { MAX_DEVICES = 8, HOST_UNIT_BYTES = 1 << 20 };
+enum { MAX_DEVICES = 8 };
 
 static const struct device_ops *table[MAX_DEVICES];
 static size_t count;
@@ -241,7 +242,7 @@ void device_lane_give_host_memory(struct device_lane *lane)
 
 enum status device_lane_host_memory(struct device_lane *lane, size_t bytes, void **out_base)
 {
-    size_t room = (bytes + HOST_UNIT_BYTES - 1) / HOST_UNIT_BYTES * HOST_UNIT_BYTES;
+    size_t room = device_host_room(bytes);
     void *base;
 
     if (room > lane->host_bytes) {

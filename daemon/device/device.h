@@ -87,8 +87,8 @@ struct device_ops {
                                void **out_address, struct error *err);
     void (*import_close)(struct device *device, void *address);
     /* Device bytes that this process holds besides what `memory` gave out (context, modules), as
-     * far as it can be told: by what the device has free.  What changed between two calls counts as
-     * ours; fixed_mark() says that what changed until now is not.  NULL: there are none. */
+     * far as it can be told: by what the device has free.  What changes between fixed_mark() and
+     * the next fixed_bytes() counts as ours; without a mark it tells what is known.  NULL: none. */
     uint64_t (*fixed_bytes)(struct device *device);
     void (*fixed_mark)(struct device *device);
     /* Kernels that implement `op`, best first, NULL at the end; NULL when there are none. */

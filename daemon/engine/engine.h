@@ -130,6 +130,7 @@ struct plan_facts {
     uint64_t peak_bytes;      /* arena bytes of the run, scratch included; outputs and inputs not */
     uint64_t requested_bytes; /* tensors alive at the peak's step, before alignment */
     uint64_t lower_bound_bytes; /* the largest sum of bytes alive at one step */
+    uint64_t host_bytes;        /* of the host's memory, for steps that run there beside a device */
     uint64_t order_saves_bytes; /* it is lower by this than in the model's own order of nodes */
     uint32_t peak_step;
     uint32_t steps;

@@ -531,6 +531,7 @@ void plan_read(const struct plan *plan, struct plan_facts *out_facts)
         .peak_bytes = plan->peak_bytes,
         .requested_bytes = plan->requested_bytes,
         .lower_bound_bytes = plan->lower_bound_bytes,
+        .host_bytes = plan->host_bytes,
         .order_saves_bytes = plan->order_saves_bytes,
         .peak_step = plan->peak_step,
         .steps = (uint32_t)plan->step_count,

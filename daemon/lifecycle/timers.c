@@ -67,6 +67,7 @@ void timers_on_govern(evutil_socket_t fd, short what, void *arg)
     daemon->governed_us = now_us;
     if (daemon->pressure != NULL && pressure_poll(daemon->pressure))
         hear_pressure(daemon);
+    repository_note_fixed(daemon->repository);
     timers_arm(daemon->govern, warden_tick(daemon->warden, now_us) - now_us);
 }
 

@@ -543,3 +543,8 @@ void repository_unload(struct repository *repository, const char *name, reposito
 {
     send_command(repository, true, name, NULL, done, arg);
 }
+
+void repository_note_fixed(struct repository *repository)
+{
+    fixed_note(&repository->fixed);
+}

@@ -168,6 +168,8 @@ uint64_t repository_evictable(void *repository);
 /* The system is short of memory: of the models in host memory the one used longest ago is dropped.
  * Any thread; never waits. */
 void repository_system_presses(struct repository *repository);
+/* Books what plans that requests brought hold of the device besides their memory.  Any thread. */
+void repository_note_fixed(struct repository *repository);
 
 /* ---- room for another program on the device ---- */
 

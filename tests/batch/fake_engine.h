@@ -32,6 +32,7 @@ struct network {
     size_t plans;
     /* set by the test */
     uint64_t base_bytes, row_bytes; /* peak = base + row · rows */
+    uint64_t host_row_bytes;        /* for steps on the host, a row */
     uint64_t segment_bytes;         /* asked for in the middle of a run; 0: nothing */
     uint64_t placed_bytes;          /* y has no shape before the run, then so many bytes; or 0 */
     int64_t predicted_us;
@@ -155,6 +156,7 @@ void plan_read(const struct plan *plan, struct plan_facts *out_facts)
     pthread_mutex_lock(&network->lock);
     *out_facts = (struct plan_facts){
         .peak_bytes = network->base_bytes + network->row_bytes * (uint64_t)plan->in.dims[0],
+        .host_bytes = network->host_row_bytes * (uint64_t)plan->in.dims[0],
         .exact = network->segment_bytes == 0,
         .batch_exact = true,
         .predicted_us = network->predicted_us,
@@ -233,6 +235,8 @@ enum status plan_run(struct plan *plan, struct run *run, struct error *err)
     if (lane_arena_begin(run->arena, facts.peak_bytes, &base) != STATUS_OK)
         return STATUS_NO_MEMORY;
     memset(base, 0x5a, facts.peak_bytes);
+    if (run->lane->host_bytes < facts.host_bytes) /* was to be taken when the batch was admitted */
+        return STATUS_INTERNAL;
     pthread_mutex_lock(&network->lock);
     network->waiting++;
     pthread_cond_broadcast(&network->changed);

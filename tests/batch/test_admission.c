@@ -288,6 +288,76 @@ static void a_batch_without_room_for_its_answer_presses_nobody_on_the_device(voi
     assert_answer_is_right(call);
 }
 
+/* ---- memory of the host for steps that run there ---- */
+
+static void start_with_steps_on_the_host(uint64_t row_bytes, uint64_t limit_bytes)
+{
+    fixture.network.host_row_bytes = row_bytes;
+    start();
+    host_pool_set_limit(fixture.pool, limit_bytes);
+}
+
+static uint64_t host_bytes_in_use(void)
+{
+    struct host_pool_stats host;
+
+    host_pool_read(fixture.pool, &host);
+    return host.in_use_bytes;
+}
+
+static void a_batch_waits_for_the_memory_of_its_steps_on_the_host(void **state)
+{
+    struct batch_pressure pressure = {.waits_total = 0};
+    struct call *call;
+    void *held;
+
+    (void)state;
+    start_with_steps_on_the_host(1 << 20, 3 << 20);
+    assert_int_equal(host_pool_take(fixture.pool, 2 << 20, &held), STATUS_OK);
+    call = send_rows(1, 0);
+    while (pressure.waits_total < 2)
+        batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
+    batcher_read_pressure(fixture.batcher, clock_now_us() + 1000000, &pressure);
+    assert_int_equal(pressure.wanted_bytes, 0); /* no model has to leave for it */
+    assert_int_equal(pressure.stall_us, 0);
+    host_pool_give(fixture.pool, held, 2 << 20);
+    await_answers(1);
+    assert_answer_is_right(call);
+}
+
+static void a_batch_is_as_large_as_the_memory_of_its_steps_on_the_host_allows(void **state)
+{
+    struct call *first, *second;
+
+    (void)state;
+    start_with_steps_on_the_host(1 << 20, (2 << 20) - 4096);
+    fake_gate(&fixture.network, true);
+    (void)send_rows(1, 0); /* holds the lane while the others come */
+    fake_await_runs(&fixture.network, 1);
+    first = send_rows(1, 1);
+    second = send_rows(1, 2);
+    fake_gate(&fixture.network, false);
+    await_answers(3);
+    assert_answer_is_right(first);
+    assert_answer_is_right(second);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(fixture.network.run_rows[i], 1);
+}
+
+static void steps_on_the_host_that_could_never_have_their_memory_are_refused_once(void **state)
+{
+    struct call *call;
+
+    (void)state;
+    start_with_steps_on_the_host(8 << 20, 4 << 20);
+    call = send_rows(1, 0);
+    await_answers(1);
+    assert_int_equal(call->request.status, STATUS_NO_MEMORY);
+    assert_non_null(strstr(call->request.error.text, "of the host's memory (HostLimit=)"));
+    assert_int_equal(fixture.network.runs, 0);
+    assert_int_equal(host_bytes_in_use(), 0);
+}
+
 /* An answer whose size the run finds, and which no room here could hold. */
 static void an_answer_that_could_never_fit_is_refused_once_and_presses_nobody(void **state)
 {
@@ -302,7 +372,7 @@ static void an_answer_that_could_never_fit_is_refused_once_and_presses_nobody(vo
     await_answers(1);
     assert_int_equal(call->request.status, STATUS_NO_MEMORY);
     assert_non_null(strstr(call->request.error.text, "needs 4398046511104 bytes, 10"));
-    assert_non_null(strstr(call->request.error.text, "are available for answers"));
+    assert_non_null(strstr(call->request.error.text, "are available of the host"));
     batcher_read_pressure(fixture.batcher, clock_now_us(), &pressure);
     assert_int_equal(pressure.refused_total, 0);
     host_pool_read(fixture.pool, &host);
@@ -456,6 +526,9 @@ int main(void)
         TEST(what_other_models_would_give_makes_the_impossible_wait),
         TEST(a_plan_without_room_for_its_weights_waits_and_needs_more_than_there_is),
         TEST(a_batch_without_room_for_its_answer_presses_nobody_on_the_device),
+        TEST(a_batch_waits_for_the_memory_of_its_steps_on_the_host),
+        TEST(a_batch_is_as_large_as_the_memory_of_its_steps_on_the_host_allows),
+        TEST(steps_on_the_host_that_could_never_have_their_memory_are_refused_once),
         TEST(an_answer_that_could_never_fit_is_refused_once_and_presses_nobody),
         TEST(an_answer_names_more_than_there_is_where_rounding_is_what_lacks),
         TEST(a_later_segment_that_could_never_fit_is_no_matter_of_levels),

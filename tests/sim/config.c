@@ -103,6 +103,8 @@ void config_read(void)
     sim.check_races = env_number("SLUICE_SIM_RACES", 1) != 0;
     sim.check_uninitialised = env_number("SLUICE_SIM_UNINITIALISED", 1) != 0;
     sim.check_copies = env_number("SLUICE_SIM_COPIES", 1) != 0;
+    sim.plan_bytes = env_bytes("SLUICE_SIM_PLAN", 0);
+    sim.keeps_nan = env_number("SLUICE_SIM_RELU_NAN", 0) != 0;
     sim.total_bytes = env_bytes("SLUICE_SIM_MEMORY", (size_t)4 << 30);
     sim.others_bytes = env_bytes("SLUICE_SIM_OTHERS", 0);
     sim.process_limit_bytes = env_bytes("SLUICE_SIM_LIMIT", 0);

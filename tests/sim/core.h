@@ -51,6 +51,9 @@ struct sim {
     bool check_uninitialised;
     bool check_copies; /* a copy to the host of bytes never written is a finding */
 
+    bool keeps_nan;    /* libraries' ReLU */
+    size_t plan_bytes; /* held by each of libraries' plans */
+
     size_t total_bytes;
     size_t others_bytes;
     size_t process_limit_bytes;

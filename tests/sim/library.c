@@ -1,5 +1,6 @@
 /* What simulated libraries (blas/, dnn/) need of the simulator besides sim_enqueue(). */
 #include "core.h"
+#include "memory.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,6 +23,35 @@ int sim_library_call(const char *function)
         functions[i].name = function;
     pthread_mutex_unlock(&lock);
     return (int)api_begin(&functions[i], true);
+}
+
+void sim_set_plan_bytes(size_t bytes)
+{
+    sim_start();
+    sim.plan_bytes = bytes;
+}
+
+size_t sim_plan_hold(void)
+{
+    const size_t bytes = sim.plan_bytes;
+
+    return charge(bytes) ? bytes : 0;
+}
+
+void sim_plan_drop(size_t bytes)
+{
+    discharge(bytes);
+}
+
+void sim_keep_nan(bool kept)
+{
+    sim_start();
+    sim.keeps_nan = kept;
+}
+
+bool sim_nan_is_kept(void)
+{
+    return sim.keeps_nan;
 }
 
 void sim_find(const char *format, ...)

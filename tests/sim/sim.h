@@ -111,6 +111,18 @@ SIM_EXPORT void *sim_view(const void *address, size_t bytes, bool write);
 /* Inside such a function: it takes so long, as far as events tell. */
 SIM_EXPORT void sim_take_time(double milliseconds);
 
+/* What each plan that a simulated library makes from now on holds of the device (code, constants)
+ * until it is destroyed; 0 at first.  sim_plan_hold(): a library's plan is made; what it holds, for
+ * sim_plan_drop(). */
+SIM_EXPORT void sim_set_plan_bytes(size_t bytes);
+SIM_EXPORT size_t sim_plan_hold(void);
+SIM_EXPORT void sim_plan_drop(size_t bytes);
+
+/* Whether the ReLU that a simulated library computes along with a product gives NaN for NaN.  Else
+ * it gives 0, as cuBLASLt's is known to: so it is at first. */
+SIM_EXPORT void sim_keep_nan(bool kept);
+SIM_EXPORT bool sim_nan_is_kept(void);
+
 /* Counts a call of a library's function, which sim_fail_nth() may have ordered to fail: then the
  * code it gave, else 0.  `function` must stay where it is. */
 SIM_EXPORT int sim_library_call(const char *function);

@@ -28,6 +28,7 @@
 #include "device/cuda/disk_cache.h"
 #include "device/cuda/fixed.h"
 #include "device/cuda/library.h"
+#include "device/cuda/nan_trial.h"
 #include "device/cuda/rtc/table.h"
 #include "device/kernel.h"
 
@@ -48,6 +49,7 @@ struct cuda_device {
     char bus[32];        /* "0000:81:00.0" */
     /* Opened by the first kernel that wants them (blas/lt.h, dnn/dnn.h, rtc/rtc.h). */
     struct cuda_library_slot lt, dnn, rtc;
+    struct nan_answers nan;
     /* What is compiled while the program runs, and where it is kept; see rtc/fused.h. */
     struct background background;
     struct disk_cache cache;

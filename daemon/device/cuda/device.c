@@ -207,6 +207,7 @@ static void close_cuda(struct device *device)
     lt_close(cuda);
     rtc_close(cuda);
     fused_table_deinit(&cuda->fused);
+    nan_answers_deinit(&cuda->nan);
     cuda_fixed_deinit(&cuda->fixed);
     cuda_source_destroy(cuda->source);
     free(cuda);
@@ -227,6 +228,7 @@ static enum status open_cuda(const struct device_config *config, struct device *
     background_init(&cuda->background);
     disk_cache_init(&cuda->cache, config->cache_folder, DISK_CACHE_LIMIT);
     fused_table_init(&cuda->fused);
+    nan_answers_init(&cuda->nan);
     status = fill(cuda, config, err);
     if (status != STATUS_OK) {
         close_cuda(&cuda->device);

@@ -93,6 +93,7 @@ void cuda_fixed_init(struct cuda_fixed *fixed, struct mem_source *source, uint64
     uint64_t now = 0;
 
     pthread_mutex_init(&fixed->lock, NULL);
+    pthread_mutex_init(&fixed->making, NULL);
     fixed->source = source;
     (void)unaccounted(fixed, &now);
     fixed->fixed_bytes = context_bytes < now ? context_bytes : now;
@@ -101,8 +102,10 @@ void cuda_fixed_init(struct cuda_fixed *fixed, struct mem_source *source, uint64
 
 void cuda_fixed_deinit(struct cuda_fixed *fixed)
 {
-    if (fixed->source != NULL)
-        pthread_mutex_destroy(&fixed->lock);
+    if (fixed->source == NULL)
+        return;
+    pthread_mutex_destroy(&fixed->making);
+    pthread_mutex_destroy(&fixed->lock);
 }
 
 void cuda_fixed_mark(struct cuda_fixed *fixed)
@@ -113,11 +116,12 @@ void cuda_fixed_mark(struct cuda_fixed *fixed)
         return;
     pthread_mutex_lock(&fixed->lock);
     fixed->others_bytes = now > fixed->fixed_bytes ? now - fixed->fixed_bytes : 0;
+    fixed->marked = true;
     pthread_mutex_unlock(&fixed->lock);
 }
 
-/* Code that was loaded stays loaded: it only grows. */
-uint64_t cuda_fixed_read(struct cuda_fixed *fixed)
+/* Code that a load brought stays: it only grows. */
+static uint64_t measure(struct cuda_fixed *fixed)
 {
     uint64_t now = 0, bytes;
     bool is_known = unaccounted(fixed, &now);
@@ -126,6 +130,45 @@ uint64_t cuda_fixed_read(struct cuda_fixed *fixed)
     if (is_known && now > fixed->others_bytes && now - fixed->others_bytes > fixed->fixed_bytes)
         fixed->fixed_bytes = now - fixed->others_bytes;
     bytes = fixed->fixed_bytes;
+    fixed->marked = false;
     pthread_mutex_unlock(&fixed->lock);
     return bytes;
+}
+
+uint64_t cuda_fixed_read(struct cuda_fixed *fixed)
+{
+    bool marked;
+    uint64_t bytes;
+
+    pthread_mutex_lock(&fixed->lock);
+    marked = fixed->marked;
+    bytes = fixed->fixed_bytes;
+    pthread_mutex_unlock(&fixed->lock);
+    return marked ? measure(fixed) : bytes;
+}
+
+void cuda_fixed_begin(struct cuda_fixed *fixed)
+{
+    pthread_mutex_lock(&fixed->making);
+    fixed->is_begun = unaccounted(fixed, &fixed->begun_bytes);
+}
+
+/* Never more than there is of others' and ours; what cannot be told changes nothing. */
+void cuda_fixed_end(struct cuda_fixed *fixed)
+{
+    const uint64_t before = fixed->begun_bytes;
+    uint64_t now, less;
+
+    if (fixed->is_begun && unaccounted(fixed, &now)) {
+        less = before > now ? before - now : 0;
+        pthread_mutex_lock(&fixed->lock);
+        if (now > before)
+            fixed->fixed_bytes += now - before;
+        else
+            fixed->fixed_bytes -= less < fixed->fixed_bytes ? less : fixed->fixed_bytes;
+        if (fixed->fixed_bytes > now)
+            fixed->fixed_bytes = now;
+        pthread_mutex_unlock(&fixed->lock);
+    }
+    pthread_mutex_unlock(&fixed->making);
 }

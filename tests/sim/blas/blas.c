@@ -6,6 +6,7 @@
 #include "blas.h"
 #include "descriptor.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -329,7 +330,8 @@ static void multiply(const struct job *job, int32_t index, const void *bias)
                      element_get(job->element, c, (int64_t)(column * (uint64_t)job->c.ld + row));
             if (bias != NULL)
                 x += element_get(job->element, bias, (int64_t)row);
-            if ((job->operation.epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && x < 0)
+            if ((job->operation.epilogue & CUBLASLT_EPILOGUE_RELU) != 0 && !(x > 0) &&
+                !(isnan(x) && sim_nan_is_kept()))
                 x = 0;
             element_put(job->element, d, (int64_t)(column * (uint64_t)job->d.ld + row), x);
         }

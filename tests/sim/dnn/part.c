@@ -138,6 +138,7 @@ static void drop(struct part *part)
     for (size_t i = 0; i < part->count; i++)
         release(&part->attributes[i], find_rule(part->type, part->attributes[i].name)->values ==
                                           CUDNN_TYPE_BACKEND_DESCRIPTOR);
+    sim_plan_drop(part->held);
     part->magic = 0;
     free(part);
 }
@@ -228,6 +229,8 @@ SIM_EXPORT cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descripto
         if (failure != 0)
             return (cudnnStatus_t)failure;
     }
+    if (part->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+        part->held = sim_plan_hold();
     part->finalized = true;
     return CUDNN_STATUS_SUCCESS;
 }

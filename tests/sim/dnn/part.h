@@ -24,6 +24,7 @@ struct part {
     cudnnBackendDescriptorType_t type;
     bool finalized;
     unsigned references;
+    size_t held; /* of the device, by a plan */
     size_t count;
     struct attribute attributes[DNN_ATTRIBUTES];
 };

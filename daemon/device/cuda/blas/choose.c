@@ -11,7 +11,7 @@
 
 /* Runs of each that are timed, behind one that makes its code ready; how much faster one must be to
  * take the first one's place; what all trials of a problem may take of the device's time. */
-enum { TIMED_RUNS = 3, LT_TRIAL_MS = 100, KEY_BYTES = 192, MOST_CHOICES = 4096 };
+enum { TIMED_RUNS = 3, LT_TRIAL_MS = 100, KEY_BYTES = LT_WORDS + 16, MOST_CHOICES = 4096 };
 static const float CLEARLY = 0.97F;
 static const size_t MOST_BYTES = (size_t)512 << 20; /* of memory to try a problem in */
 
@@ -46,17 +46,6 @@ void lt_choices_destroy(struct lt_choices *choices)
     }
     pthread_mutex_destroy(&choices->lock);
     free(choices);
-}
-
-/* All that a problem is, but where its rows end. */
-static void write_key(const struct lt_problem *p, int count, char key[KEY_BYTES])
-{
-    (void)snprintf(key, KEY_BYTES, "%lld %lld %lld x%lld a%lld%s b%lld%s %s %d%s%s%s %a %a of %d",
-                   (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch,
-                   (long long)p->a_next, p->trans_a ? "t" : "", (long long)p->b_next,
-                   p->trans_b ? "t" : "", dtype_name(p->dtype), (int)p->precision,
-                   p->has_bias ? " bias" : "", p->has_c ? " c" : "", p->relu ? " relu" : "",
-                   (double)p->alpha, (double)p->beta, count);
 }
 
 /* ---- memory ---- */
@@ -209,12 +198,13 @@ int lt_choose(struct lt_trial *trial, struct weights_cache *weights)
     struct lt_choices *choices = trial->canonical.lt->choices;
     struct bench bench = {0};
     struct choice *choice;
-    char key[KEY_BYTES];
+    char words[LT_WORDS], key[KEY_BYTES];
     int number = 0;
 
     if (trial->count <= 1)
         return 0;
-    write_key(&trial->canonical.problem, trial->count, key);
+    lt_problem_format(&trial->canonical.problem, words);
+    (void)snprintf(key, sizeof(key), "%s of %d", words, trial->count);
     pthread_mutex_lock(&choices->lock);
     choice = find(choices, key);
     if (choice == NULL) {

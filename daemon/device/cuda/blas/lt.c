@@ -14,7 +14,7 @@ static const char *start(struct cuda_device *cuda, void *library)
     struct lt *lt = library;
     cublasStatus_t status;
 
-    (void)cuda;
+    lt->nan = &cuda->nan;
     lt->choices = lt_choices_create();
     if (lt->choices == NULL)
         return "no memory for cuBLASLt's algorithms";

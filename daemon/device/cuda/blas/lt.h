@@ -20,6 +20,7 @@ struct lt {
 #include "device/cuda/blas/lt.def"
 #undef FUNCTION
     struct lt_choices *choices;
+    struct nan_answers *nan; /* the device's */
 };
 
 /* The device's cuBLASLt.  NULL: `*out_why` says why in borrowed words ("libcublasLt.so.13 is not

@@ -1,7 +1,8 @@
 /* MatMul and Gemm through cuBLASLt.
  *
  * Bias, a residual before the activation and ReLU are the library's (C and epilogue of its
- * product); another activation is one pointwise program over the result, in place.
+ * product), the last where it keeps NaN (nan_trial.h); other activations are one pointwise program
+ * over the result, in place.
  */
 #include <stdlib.h>
 
@@ -14,11 +15,6 @@ struct matmul_state {
     struct lt_product product;
     struct epilogue_program after;
 };
-
-static bool needs_after(const struct epilogue *epilogue)
-{
-    return epilogue->act != ACT_NONE && epilogue->act != ACT_RELU;
-}
 
 static const char *refuse_common(const struct kernel_call *call, const struct epilogue *epilogue)
 {
@@ -137,8 +133,8 @@ static bool fill_after(struct matmul_state *state, const struct kernel_call *cal
 {
     struct epilogue epilogue = *epilogue_of(call);
 
-    if (!needs_after(&epilogue))
-        epilogue.act = ACT_NONE;
+    if (state->product.problem.relu)
+        epilogue.act = ACT_NONE; /* done by the library */
     if (!epilogue_program_make(&state->after, &epilogue, call->out[0], NULL, NULL))
         return false;
     epilogue_program_fuse(&state->after, call->device);
@@ -177,6 +173,12 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
         return STATUS_NO_MEMORY;
     status =
         lt_product_init(&state->product, lt, &problem, cuda->capability, prepare->weights, err);
+    if (status == STATUS_OK && problem.relu &&
+        !lt_product_keeps_nan(&state->product, prepare->weights)) {
+        problem.relu = false;
+        status =
+            lt_product_init(&state->product, lt, &problem, cuda->capability, prepare->weights, err);
+    }
     if (status == STATUS_OK && !fill_after(state, &prepare->call))
         status = error_set(err, STATUS_UNSUPPORTED, "an activation over too many dimensions");
     if (status != STATUS_OK) {

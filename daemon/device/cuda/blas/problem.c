@@ -60,6 +60,16 @@ const char *lt_problem_matrices(const struct shape *a, const struct shape *b, bo
     return NULL;
 }
 
+void lt_problem_format(const struct lt_problem *p, char text[LT_WORDS])
+{
+    (void)snprintf(text, LT_WORDS, "%lld %lld %lld x%lld a%lld%s b%lld%s %s %d%s%s%s %a %a",
+                   (long long)p->m, (long long)p->n, (long long)p->k, (long long)p->batch,
+                   (long long)p->a_next, p->trans_a ? "t" : "", (long long)p->b_next,
+                   p->trans_b ? "t" : "", dtype_name(p->dtype), (int)p->precision,
+                   p->has_bias ? " bias" : "", p->has_c ? " c" : "", p->relu ? " relu" : "",
+                   (double)p->alpha, (double)p->beta);
+}
+
 /* ---- descriptors ---- */
 
 static cudaDataType_t type_of(enum dtype dtype)
@@ -307,6 +317,48 @@ enum status lt_product_init(struct lt_product *product, const struct lt *lt,
         return STATUS_OK;
     return error_set(err, lt_status(status), "cuBLASLt has no algorithm: %s",
                      lt->cublasLtGetStatusString(status));
+}
+
+/* ---- NaN ---- */
+
+static enum status run_trial(const struct nan_trial *trial, const void *in, void *out,
+                             void *workspace, cudaStream_t stream)
+{
+    const struct lt_operands operands = {.a = in, .b = in, .bias = in, .c = in, .out = out};
+
+    return lt_product_run(trial->plan, &operands, workspace, stream);
+}
+
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+bool lt_product_keeps_nan(const struct lt_product *product, struct weights_cache *weights)
+{
+    const struct lt_problem *p = &product->problem, words_of = canonical(p);
+    const size_t element = dtype_bytes(p->dtype);
+    const size_t a = (size_t)(p->a_next * (p->batch - 1) + p->m * p->k);
+    const size_t b = (size_t)(p->b_next * (p->batch - 1) + p->k * p->n);
+    const size_t out = (size_t)(p->batch * p->m * p->n);
+    char words[LT_WORDS], key[LT_WORDS + 32];
+    bool kept = true;
+
+    lt_problem_format(&words_of, words);
+    for (size_t i = 0; i < 2 && kept; i++) { /* the second is for addresses out of line */
+        const struct nan_trial trial = {.key = key,
+                                        .plan = product,
+                                        .in_bytes = most(most(a, b), out) * element,
+                                        .out_bytes = out * element,
+                                        .workspace_bytes = product->workspace_bytes,
+                                        .shift = i * element,
+                                        .dtype = p->dtype,
+                                        .run = run_trial};
+
+        (void)snprintf(key, sizeof(key), "cublaslt %s%s", words, i > 0 ? ", out of line" : "");
+        kept = nan_is_kept(product->lt->nan, &trial, weights);
+    }
+    return kept;
 }
 
 void lt_product_describe(const struct lt_product *product, char *text, size_t room)

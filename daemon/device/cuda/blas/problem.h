@@ -23,7 +23,7 @@
 #include "device/cuda/blas/lt.h"
 #include "ops/matmul.h"
 
-enum { LT_ROWS = 64, LT_ALIGNMENT = 16 };
+enum { LT_ROWS = 64, LT_ALIGNMENT = 16, LT_WORDS = 192 };
 
 enum lt_dimension_0 { LT_DIMENSION_0_M, LT_DIMENSION_0_BATCH, LT_DIMENSION_0_ELSEWHERE };
 
@@ -47,6 +47,8 @@ static inline enum dtype lt_result_dtype(const struct lt_problem *problem)
     return problem->dtype == DTYPE_INT8 ? DTYPE_INT32 : problem->dtype;
 }
 
+/* All that a problem is, but where its rows end. */
+void lt_problem_format(const struct lt_problem *problem, char text[LT_WORDS]);
 /* NULL, and sizes, strides and transposes of `out_problem` (the rest is left), or why the library
  * cannot do it. */
 const char *lt_problem_matrices(const struct shape *a, const struct shape *b, bool trans_a,
@@ -72,6 +74,9 @@ struct lt_product {
 MUST_CHECK enum status lt_product_init(struct lt_product *product, const struct lt *lt,
                                        const struct lt_problem *problem, int capability,
                                        struct weights_cache *weights, struct error *err);
+/* Whether the ReLU of its algorithms gives NaN for NaN (nan_trial.h), which the device is asked
+ * once for the problem of any number of rows. */
+bool lt_product_keeps_nan(const struct lt_product *product, struct weights_cache *weights);
 /* "f32 algo 20 tile 24": for people. */
 void lt_product_describe(const struct lt_product *product, char *text, size_t room);
 /* `workspace` has workspace_bytes.  Nothing is allocated and nothing waits. */

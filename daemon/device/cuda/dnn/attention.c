@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "device/cuda/dnn/compiled.h"
+#include "device/cuda/dnn/operands.h"
 #include "device/cuda/kernels/rows.h"
 #include "ops/attention.h"
 
@@ -136,7 +137,7 @@ static void release(void *prepared)
 {
     struct attention_state *state = prepared;
 
-    dnn_plan_free(&state->plan);
+    dnn_row_drop(&state->plan);
     free(state);
 }
 
@@ -161,7 +162,9 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     if (state == NULL)
         return STATUS_NO_MEMORY;
     state->scale = attrs->scale;
+    cuda_fixed_begin(&cuda->fixed);
     status = dnn_compiled_make(cuda, dnn, &graph, &state->plan, err);
+    cuda_fixed_end(&cuda->fixed);
     if (status != STATUS_OK) {
         release(state);
         prepare->state = NULL;

@@ -1,11 +1,11 @@
 /* Conv and ConvTranspose through cuDNN.
  *
- * A convolution takes residual, bias and ReLU along; what else is fused to it (another activation,
- * a residual behind it), and everything behind a transposed one, is a pointwise program over the
- * result.  Channels last it may be part of the convolution all the same, in an engine that was
- * compiled for it (compiled.h).  In channels-last the weights
- * are packed to channels last, too.  A second plan stands ready for addresses that are aligned to
- * elements only (views into other tensors).
+ * A convolution takes residual and bias along, and ReLU where the engine keeps NaN (nan_trial.h);
+ * what else is fused to it (another activation, a residual behind it), and everything behind a
+ * transposed one, is a pointwise program over the result.  Channels last it may be part of the
+ * convolution all the same, in an engine that was compiled for it (compiled.h).  In channels-last
+ * the weights are packed to channels last, too.  A second plan stands ready for addresses that are
+ * aligned to elements only (views into other tensors).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +19,7 @@
 
 struct conv_state {
     struct dnn_plan plan[2]; /* [1]: for addresses out of line */
+    bool relu;               /* both plans do it */
     bool fused;              /* plan[0] does what `after` does, too */
     void *weights;           /* packed, the model's; NULL: as they come */
     void *zeros;             /* for a convolution without a bias; the model's */
@@ -161,8 +162,8 @@ static bool fill_after(struct conv_state *state, const struct kernel_call *call)
 
     for (size_t i = 0; i < row.shape.rank; i++)
         row.shape.dims[i] = i == 1 ? out->shape.dims[1] : 1;
-    if (!transposed && epilogue.act == ACT_RELU)
-        epilogue.act = ACT_NONE; /* done by the library */
+    if (state->relu)
+        epilogue.act = ACT_NONE;
     if (!epilogue_program_make(&state->after, &epilogue, out,
                                transposed && bias != NULL ? &row : NULL,
                                adds ? call->in[CONV_RESIDUAL] : NULL))
@@ -176,8 +177,8 @@ static void release(void *prepared)
 {
     struct conv_state *state = prepared;
 
-    dnn_plan_free(&state->plan[0]);
-    dnn_plan_free(&state->plan[1]);
+    dnn_row_drop(&state->plan[0]);
+    dnn_row_drop(&state->plan[1]);
     epilogue_program_free(&state->after);
     free(state);
 }
@@ -201,24 +202,58 @@ static bool find_fusion(const struct kernel_call *call, const struct dnn_graph *
     return true;
 }
 
-/* The plan for addresses in line; `why`: what became of a fusion, or empty. */
-static enum status make_plan(struct kernel_prepare *prepare, struct conv_state *state,
-                             const struct dnn_graph *graph, const struct dnn *dnn,
-                             struct error *why, struct error *err)
+/* What was compiled for the whole epilogue; `why`: what became of it.  STATUS_UNSUPPORTED: another
+ * plan will have to do. */
+static enum status make_fusion(struct kernel_prepare *prepare, struct conv_state *state,
+                               const struct dnn_graph *fusion, const struct dnn *dnn,
+                               struct error *why)
 {
-    struct dnn_graph fusion;
-    enum status status;
+    TRY(dnn_compiled_make(cuda_device_of(prepare->call.device), dnn, fusion, &state->plan[0], why));
+    if (!dnn_plan_keeps_nan(&state->plan[0], fusion, prepare->weights)) {
+        dnn_plan_free(&state->plan[0]);
+        return error_set(why, STATUS_UNSUPPORTED, "compiled, but it loses NaN");
+    }
+    (void)snprintf(why->text, sizeof(why->text), "compiled");
+    state->fused = true;
+    return STATUS_OK;
+}
+
+/* A plan in state->plan[index], without the ReLU where it would lose NaN. */
+static enum status make_plan(struct kernel_prepare *prepare, struct conv_state *state, size_t index,
+                             struct dnn_graph *graph, const struct dnn *dnn, struct error *err)
+{
+    TRY(dnn_plan_make(dnn, graph, &state->plan[index], err));
+    if (dnn_plan_keeps_nan(&state->plan[index], graph, prepare->weights))
+        return STATUS_OK;
+    dnn_plan_free(&state->plan[index]);
+    graph->relu = false;
+    return dnn_plan_make(dnn, graph, &state->plan[index], err);
+}
+
+/* The plans for addresses in line and out of line, which do the same; `why`: what became of a
+ * fusion, or empty. */
+static enum status make_plans(struct kernel_prepare *prepare, struct conv_state *state,
+                              struct dnn_graph *graph, const struct dnn *dnn, struct error *why,
+                              struct error *err)
+{
+    struct dnn_graph fusion, unaligned;
+    enum status status = STATUS_UNSUPPORTED;
 
     why->text[0] = '\0';
-    if (find_fusion(&prepare->call, graph, &fusion)) {
-        status = dnn_compiled_make(cuda_device_of(prepare->call.device), dnn, &fusion,
-                                   &state->plan[0], why);
-        state->fused = status == STATUS_OK;
-        if (state->fused)
-            (void)snprintf(why->text, sizeof(why->text), "compiled");
-        if (status != STATUS_UNSUPPORTED)
-            return status == STATUS_OK ? STATUS_OK : error_set(err, status, "%s", why->text);
-    }
+    if (find_fusion(&prepare->call, graph, &fusion))
+        status = make_fusion(prepare, state, &fusion, dnn, why);
+    if (status == STATUS_UNSUPPORTED)
+        TRY(make_plan(prepare, state, 0, graph, dnn, err));
+    else if (status != STATUS_OK)
+        return error_set(err, status, "%s", why->text);
+    unaligned = *graph;
+    unaligned.alignment = (int64_t)dtype_bytes(graph->dtype);
+    TRY(make_plan(prepare, state, 1, &unaligned, dnn, err));
+    state->relu = unaligned.relu;
+    if (state->fused || unaligned.relu == graph->relu)
+        return STATUS_OK;
+    graph->relu = false;
+    dnn_plan_free(&state->plan[0]);
     return dnn_plan_make(dnn, graph, &state->plan[0], err);
 }
 
@@ -229,9 +264,7 @@ static enum status fill(struct kernel_prepare *prepare, void *prepared, struct d
     struct error fusion;
     int64_t workspace;
 
-    TRY(make_plan(prepare, state, graph, dnn, &fusion, err));
-    graph->alignment = (int64_t)dtype_bytes(graph->dtype);
-    TRY(dnn_plan_make(dnn, graph, &state->plan[1], err));
+    TRY(make_plans(prepare, state, graph, dnn, &fusion, err));
     TRY(pack_weights(prepare, graph, &state->weights));
     if (graph->kind == DNN_CONV && call_input(&prepare->call, CONV_BIAS) == NULL)
         TRY(share_zeros(prepare, graph, &state->zeros));

@@ -19,6 +19,7 @@ static const char *start(struct cuda_device *cuda, void *library)
     pthread_mutex_init(&dnn->lock, NULL);
     dnn->lane = calloc(cuda->device.lanes, sizeof(*dnn->lane));
     dnn->decisions = dnn_decisions_create();
+    dnn->cuda = cuda;
     if (dnn->lane == NULL || dnn->decisions == NULL)
         return "no memory for cuDNN's handles";
     status = dnn->cudnnCreate(&dnn->maker);

@@ -24,6 +24,7 @@ struct dnn {
     size_t lanes;
     cudnnHandle_t *lane;             /* by lane index */
     struct dnn_decisions *decisions; /* compiled.h */
+    struct cuda_device *cuda;        /* whose it is */
 };
 
 /* The device's cuDNN.  NULL: `*out_why` says why in borrowed words ("libcudnn.so.9 is not here"),

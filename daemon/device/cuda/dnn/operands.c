@@ -74,6 +74,17 @@ const char *dnn_row_refuses(const struct dnn_row *row, const struct kernel_call 
     return why;
 }
 
+void dnn_row_drop(struct dnn_plan *plan)
+{
+    struct cuda_fixed *fixed = plan->dnn != NULL ? &plan->dnn->cuda->fixed : NULL;
+
+    if (fixed != NULL)
+        cuda_fixed_begin(fixed);
+    dnn_plan_free(plan);
+    if (fixed != NULL)
+        cuda_fixed_end(fixed);
+}
+
 enum status dnn_row_prepare(const struct dnn_row *row, struct kernel_prepare *prepare,
                             struct error *err)
 {
@@ -91,7 +102,9 @@ enum status dnn_row_prepare(const struct dnn_row *row, struct kernel_prepare *pr
     if (state == NULL)
         return STATUS_NO_MEMORY;
     prepare->host_bytes = row->state_bytes;
+    cuda_fixed_begin(&cuda->fixed);
     status = row->fill(prepare, state, &graph, dnn, err);
+    cuda_fixed_end(&cuda->fixed);
     if (status != STATUS_OK) {
         row->release(state);
         prepare->state = NULL;

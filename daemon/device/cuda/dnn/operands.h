@@ -27,5 +27,7 @@ struct dnn_row {
 const char *dnn_row_refuses(const struct dnn_row *row, const struct kernel_call *call);
 enum status dnn_row_prepare(const struct dnn_row *row, struct kernel_prepare *prepare,
                             struct error *err);
+/* Frees a row's plan, and sees what the library held for it (fixed.h).  Zeroed is fine. */
+void dnn_row_drop(struct dnn_plan *plan);
 
 #endif

@@ -293,8 +293,8 @@ enum status dnn_plan_load(const struct dnn *dnn, const void *bytes, size_t count
 
 /* ---- runs ---- */
 
-enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands *operands,
-                         void *workspace, size_t lane, cudaStream_t stream)
+static enum status run_by(const struct dnn_plan *plan, const struct dnn_operands *operands,
+                          void *workspace, cudnnHandle_t handle, cudaStream_t stream)
 {
     const struct dnn *dnn = plan->dnn;
     const void *all[] = {operands->x, operands->w, operands->bias, operands->z, operands->y};
@@ -305,8 +305,6 @@ enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands 
     int64_t ids[5], count = 0;
     dnn_part part;
 
-    if (lane >= dnn->lanes)
-        return STATUS_INTERNAL;
     for (int64_t i = 0; i < 5; i++)
         if (all[i] != NULL) {
             addresses[count] = all[i];
@@ -319,9 +317,29 @@ enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands 
     dnn_set(&builder, part, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
     dnn_finalize(&builder, part);
     if (builder.status == CUDNN_STATUS_SUCCESS)
-        builder.status = dnn->cudnnSetStream(dnn->lane[lane], stream);
+        builder.status = dnn->cudnnSetStream(handle, stream);
     if (builder.status == CUDNN_STATUS_SUCCESS)
-        builder.status = dnn->cudnnBackendExecute(dnn->lane[lane], plan->plan, part);
+        builder.status = dnn->cudnnBackendExecute(handle, plan->plan, part);
     forget(&pack, 0);
     return dnn_status(builder.status);
+}
+
+enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands *operands,
+                         void *workspace, size_t lane, cudaStream_t stream)
+{
+    if (lane >= plan->dnn->lanes)
+        return STATUS_INTERNAL;
+    return run_by(plan, operands, workspace, plan->dnn->lane[lane], stream);
+}
+
+enum status dnn_plan_try(const struct dnn_plan *plan, const struct dnn_operands *operands,
+                         void *workspace, cudaStream_t stream)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&plan->dnn->lock;
+    enum status status;
+
+    pthread_mutex_lock(lock);
+    status = run_by(plan, operands, workspace, plan->dnn->maker, stream);
+    pthread_mutex_unlock(lock);
+    return status;
 }

@@ -106,5 +106,12 @@ struct dnn_operands {
 };
 enum status dnn_plan_run(const struct dnn_plan *plan, const struct dnn_operands *operands,
                          void *workspace, size_t lane, cudaStream_t stream);
+/* The same on a stream that is no lane's, while a plan is made. */
+enum status dnn_plan_try(const struct dnn_plan *plan, const struct dnn_operands *operands,
+                         void *workspace, cudaStream_t stream);
+/* Whether the activation in a plan of `graph` gives NaN for NaN (nan_trial.h), which the device is
+ * asked once for the graph with any number of images; true where there is none. */
+bool dnn_plan_keeps_nan(const struct dnn_plan *plan, const struct dnn_graph *graph,
+                        struct weights_cache *weights);
 
 #endif

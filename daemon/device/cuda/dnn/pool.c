@@ -36,7 +36,7 @@ static const char *describe(const struct kernel_call *call, struct dnn_graph *gr
 
 static void release(void *state)
 {
-    dnn_plan_free(state);
+    dnn_row_drop(state);
     free(state);
 }
 

@@ -44,4 +44,13 @@ static inline void fail_call(const char *function, unsigned n, int code)
     order(function, n, code);
 }
 
+static inline void keep_nan(bool kept)
+{
+    void (*order)(bool);
+
+    *(void **)&order = sim_function("sim_keep_nan");
+    assert_non_null(order);
+    order(kept);
+}
+
 #endif

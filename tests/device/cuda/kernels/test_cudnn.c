@@ -82,7 +82,8 @@ static void reference_behind(const struct op_test *test, const struct test_array
 
     reference(test, in, out);
     for (int64_t i = 0; i < shape_count(&out->shape); i++) {
-        double sum = out->values[i], residual = in[CONV_RESIDUAL].values[i];
+        double sum = out->values[i];
+        double residual = attrs->epilogue.has_residual ? in[CONV_RESIDUAL].values[i] : 0;
 
         if (attrs->epilogue.act == ACT_SILU)
             out->values[i] =
@@ -135,6 +136,41 @@ static void residuals_before_and_behind_activations_go_through_the_library(void 
     /* Of each, two layouts and a row alone. */
     assert_true(count_calls("cudnnBackendExecute") >= before + 12 * 4);
     add_residuals(true); /* the own kernel's are right as well */
+}
+
+/* The library's ReLU is asked once whether it keeps NaN, for batches of all sizes, and left out
+ * where it does not. */
+static void a_relu_that_loses_nan_is_left_to_a_pass_of_our_own(void **state)
+{
+    unsigned long launches[2];
+
+    (void)state;
+    for (int kept = 0; kept < 2; kept++) {
+        const int64_t channels = 4 + kept; /* another problem */
+        struct conv_attrs attrs = {.window.pads = {4, no_pads}, .group = 1};
+        struct op_test test = {.op = "Conv",
+                               .attrs = &attrs,
+                               .inputs = 2,
+                               .in = {{DTYPE_FLOAT, SHAPE(1, channels, 5, 7), .low = -1, .high = 1},
+                                      {DTYPE_FLOAT, SHAPE(12, channels, 3, 2), .low = -1, .high = 1,
+                                       .constant = true}},
+                               .reference = reference_behind};
+        unsigned long asked;
+
+        attrs.epilogue.act = ACT_RELU;
+        keep_nan(kept == 1);
+        op_test_run(tester, &test);
+        launches[kept] = count_calls("cudaLaunchKernel");
+        asked = count_calls("cudnnBackendExecute");
+        for (int64_t images = 2; images < 12; images += 3) {
+            test.in[0].shape.dims[0] = images;
+            op_test_run(tester, &test);
+        }
+        launches[kept] = count_calls("cudaLaunchKernel") - launches[kept];
+        assert_int_equal(count_calls("cudnnBackendExecute") - asked, 2 * 4); /* two layouts */
+    }
+    assert_true(launches[0] >= launches[1] + 2 * 4);
+    keep_nan(false);
 }
 
 /* The simulated heuristic chooses by the number of images, and its engines add in other orders. */
@@ -221,6 +257,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_library_convolves_every_type_it_is_for),
         cmocka_unit_test(residuals_before_and_behind_activations_go_through_the_library),
+        cmocka_unit_test(a_relu_that_loses_nan_is_left_to_a_pass_of_our_own),
         cmocka_unit_test(images_have_the_same_bits_in_batches_of_every_size),
         cmocka_unit_test(a_convolution_that_the_library_has_no_engine_for_goes_to_the_own_kernel),
         cmocka_unit_test(the_library_pools_plain_images),

@@ -2,8 +2,12 @@
 #include <math.h>
 #include <string.h>
 
+#include "ops/conv.h"
 #include "ops/elementwise.h"
+#include "ops/epilogue.h"
+#include "ops/gemm.h"
 #include "ops/indexing.h"
+#include "ops/matmul.h"
 #include "ops/pool.h"
 #include "ops/quantize.h"
 #include "ops/reduce.h"
@@ -54,15 +58,15 @@ static void compare(const char *op, const struct tensor *found, const struct ten
     }
 }
 
-static void both(const char *op, const void *attrs, size_t inputs, const struct tensor *const *in,
-                 size_t outputs)
+static void both_of(const char *op, const void *attrs, size_t inputs,
+                    const struct tensor *const *in, bool constants, size_t outputs)
 {
     struct tensor found[2], expected[2];
     struct error err = {.text = ""};
 
-    if (op_tester_eval(cpu, NULL, op, attrs, inputs, in, true, outputs, expected, &err) !=
+    if (op_tester_eval(cpu, NULL, op, attrs, inputs, in, constants, outputs, expected, &err) !=
             STATUS_OK ||
-        op_tester_eval(tester, NULL, op, attrs, inputs, in, true, outputs, found, &err) !=
+        op_tester_eval(tester, NULL, op, attrs, inputs, in, constants, outputs, found, &err) !=
             STATUS_OK)
         fail_msg("%s of %s: %s", op, dtype_name(in[0]->dtype), err.text);
     for (size_t i = 0; i < outputs; i++) {
@@ -70,6 +74,12 @@ static void both(const char *op, const void *attrs, size_t inputs, const struct 
         op_tester_free(&found[i]);
         op_tester_free(&expected[i]);
     }
+}
+
+static void both(const char *op, const void *attrs, size_t inputs, const struct tensor *const *in,
+                 size_t outputs)
+{
+    both_of(op, attrs, inputs, in, true, outputs);
 }
 
 static int open_both(void **state)
@@ -134,6 +144,88 @@ static void of_one_operand(void **state)
             if (strcmp(ops[i], "GlobalMaxPool") == 0 && types[t] == DTYPE_BFLOAT16)
                 continue; /* no type of pools */
             both(ops[i], NULL, 1, in, 1);
+        }
+}
+
+/* Ends of the types, and where exponentials run over: an activation of such a value is the CPU's,
+ * by itself and behind a product. */
+static const double ends[] = {(double)INFINITY,
+                              3e38,
+                              1e30,
+                              65504,
+                              1000,
+                              100,
+                              90,
+                              88,
+                              20,
+                              1e-30,
+                              0,
+                              -0.0,
+                              -1e-30,
+                              -20,
+                              -86,
+                              -88,
+                              -90,
+                              -104,
+                              -120,
+                              -1000,
+                              -65504,
+                              -1e30,
+                              -3e38,
+                              (double)-INFINITY,
+                              (double)NAN};
+enum { ENDS = sizeof(ends) / sizeof(ends[0]) };
+
+static struct tensor make_ends(enum dtype dtype, struct shape shape, void *at)
+{
+    for (int64_t i = 0; i < shape_count(&shape); i++)
+        test_put(dtype, at, i, ends[i % ENDS]);
+    return (struct tensor){dtype, shape, at};
+}
+
+static void of_ends_of_the_types(void **state)
+{
+    static const char *const ops[] = {
+        "Relu", "LeakyRelu", "Elu",      "Celu",     "Selu",        "Sigmoid",
+        "Tanh", "HardSwish", "Softplus", "Softsign", "Mish",        "Swish",
+        "Gelu", "Exp",       "Erf",      "Shrink",   "HardSigmoid", "ThresholdedRelu"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]); i++)
+        for (size_t t = 0; t < TYPES; t++) {
+            const struct tensor x = make_ends(types[t], (struct shape)SHAPE(3, ENDS), data[0]);
+            const struct tensor *in[] = {&x};
+
+            both(ops[i], NULL, 1, in, 1);
+        }
+}
+
+/* A row of ends by a matrix of one element, and an image by one weight: what is left is the
+ * activation, by a library's product and (double) by our own. */
+static void of_ends_behind_products(void **state)
+{
+    static const enum dtype wide[] = {DTYPE_FLOAT, DTYPE_DOUBLE};
+
+    (void)state;
+    for (int act = ACT_RELU; act < ACT_COUNT; act++)
+        for (size_t t = 0; t < 2; t++) {
+            const struct epilogue epilogue = {.act = (enum activation)act,
+                                              .a = act == ACT_CLIP   ? -2
+                                                   : act == ACT_SILU ? 1
+                                                                     : 0.2f,
+                                              .b = act == ACT_CLIP ? 6 : 0.5f};
+            const struct matmul_attrs matmul = {.epilogue = epilogue};
+            const struct conv_attrs conv = {.group = 1, .epilogue = epilogue};
+            const struct tensor row = make_ends(wide[t], (struct shape)SHAPE(ENDS, 1), data[0]);
+            const struct tensor image =
+                make_ends(wide[t], (struct shape)SHAPE(1, 1, 2, ENDS), data[1]);
+            const struct tensor one = {wide[t], SHAPE(1, 1), data[2]};
+            const struct tensor tap = {wide[t], SHAPE(1, 1, 1, 1), data[2]};
+            const struct tensor *a[] = {&row, &one}, *b[] = {&image, &tap};
+
+            test_put(wide[t], data[2], 0, 1);
+            both_of("MatMul", &matmul, 2, a, false, 1);
+            both_of("Conv", &conv, 2, b, false, 1);
         }
 }
 
@@ -233,6 +325,42 @@ static void of_windows(void **state)
         }
 }
 
+/* Libraries have a ReLU of their own behind products; the simulated ones' loses NaN, or with
+ * SLUICE_SIM_RELU_NAN=1 does not. */
+static void of_activations_behind_products(void **state)
+{
+    static const enum dtype both_know[] = {DTYPE_FLOAT, DTYPE_FLOAT16, DTYPE_BFLOAT16};
+
+    (void)state;
+    for (size_t i = 0; i < 12; i++) {
+        const enum dtype dtype = both_know[i / 4];
+        const struct epilogue epilogue = {
+            .act = ACT_RELU, .has_residual = i % 4 > 1, .residual_after = i % 4 == 3};
+        const struct conv_attrs conv = {.group = 1, .epilogue = epilogue};
+        const struct matmul_attrs matmul = {.epilogue = epilogue, .has_bias = i % 2 == 1};
+        const struct gemm_attrs gemm = {.alpha = 1, .beta = 1, .epilogue = epilogue};
+        const struct tensor image = make(dtype, (struct shape)SHAPE(2, 4, 6, 11), data[0], 1);
+        const struct tensor taps = {dtype, SHAPE(8, 4, 3, 2), data[1]};
+        const struct tensor row = {dtype, SHAPE(8), data[2]};
+        const struct tensor like_image = make(dtype, (struct shape)SHAPE(2, 8, 4, 10), data[3], 2);
+        const struct tensor *in[] = {&image, &taps, i % 2 == 1 ? &row : NULL, &like_image};
+
+        for (int64_t k = 0; k < 8 * 4 * 6; k++)
+            test_put(dtype, data[1], k, (double)(k % 5 - 2) / 4);
+        for (int64_t k = 0; k < 8; k++)
+            test_put(dtype, data[2], k, (double)(k - 4) / 4);
+        both_of("Conv", &conv, epilogue.has_residual ? 4 : 3, in, false, 1);
+
+        const struct tensor rows = make(dtype, (struct shape)SHAPE(13, 16), data[0], 2);
+        const struct tensor columns = {dtype, SHAPE(16, 8), data[1]};
+        const struct tensor like_rows = make(dtype, (struct shape)SHAPE(13, 8), data[3], 1);
+        const struct tensor *operands[] = {&rows, &columns, in[2], &like_rows};
+
+        both_of("MatMul", &matmul, epilogue.has_residual ? 4 : 3, operands, false, 1);
+        both_of("Gemm", &gemm, epilogue.has_residual ? 4 : 3, operands, false, 1);
+    }
+}
+
 static void of_updates(void **state)
 {
     static const int reductions[] = {SCATTER_NONE, SCATTER_ADD, SCATTER_MAX, SCATTER_MIN};
@@ -284,10 +412,17 @@ static void of_conversions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(of_one_operand), cmocka_unit_test(of_two_operands),
-        cmocka_unit_test(of_bounds),      cmocka_unit_test(of_reductions),
-        cmocka_unit_test(of_the_best),    cmocka_unit_test(of_windows),
-        cmocka_unit_test(of_updates),     cmocka_unit_test(of_conversions),
+        cmocka_unit_test(of_one_operand),
+        cmocka_unit_test(of_two_operands),
+        cmocka_unit_test(of_bounds),
+        cmocka_unit_test(of_reductions),
+        cmocka_unit_test(of_the_best),
+        cmocka_unit_test(of_windows),
+        cmocka_unit_test(of_updates),
+        cmocka_unit_test(of_conversions),
+        cmocka_unit_test(of_activations_behind_products),
+        cmocka_unit_test(of_ends_of_the_types),
+        cmocka_unit_test(of_ends_behind_products),
     };
 
     return cmocka_run_group_tests(tests, open_both, close_both);
