@@ -1,6 +1,7 @@
 /* Settings from the environment, and the control calls of sim.h that change them later. */
 #include "core.h"
 
+#include "ptx/ptx.h"
 #include "stream.h"
 
 #include <stdio.h>
@@ -281,6 +282,17 @@ size_t sim_peak_bytes(void)
     size_t bytes = sim.peak_bytes;
     sim_unlock();
     return bytes;
+}
+
+void sim_watch_sectors(const char *name)
+{
+    sim_start();
+    ptx_watch_sectors(name);
+}
+
+uint64_t sim_sectors(uint64_t *out_accesses)
+{
+    return ptx_sectors(out_accesses);
 }
 
 uint64_t sim_instructions(void)

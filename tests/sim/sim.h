@@ -95,6 +95,12 @@ SIM_EXPORT unsigned long sim_refused_kernels(void);
 /* PTX instructions run so far, counted a lane. */
 SIM_EXPORT uint64_t sim_instructions(void);
 
+/* Counts from now on, in kernels whose name has `name` in it (which must stay; NULL: in none, as at
+ * first), what warps access in global memory: accesses, and the sectors of 32 bytes that each of
+ * them touches.  An access of bytes side by side touches one or two. */
+SIM_EXPORT void sim_watch_sectors(const char *name);
+SIM_EXPORT uint64_t sim_sectors(uint64_t *out_accesses);
+
 /* For simulated libraries (cuBLASLt, cuDNN) --------------------------------------------------- */
 struct CUstream_st;
 

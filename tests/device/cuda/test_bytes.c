@@ -131,6 +131,50 @@ static void a_quantised_network_runs_in_bytes_with_the_answers_of_the_cpu(void *
     }
 }
 
+/* With channels last, by the image around it. */
+static struct graph *make_deep(void)
+{
+    struct graph *graph = graph_create();
+    struct value *x = make_value(graph, "x", DTYPE_FLOAT, SHAPE(1, CHANNELS, SIDE, SIDE));
+    struct value *a = through(graph, x, DTYPE_INT8, 0.02F, 0);
+
+    a = convolved(graph, a, DTYPE_INT8, SHAPE(WIDE, CHANNELS, 3, 3), 1, 1, 5);
+    a = through(graph, APPLY(graph, "Relu", a), DTYPE_INT8, 0.05F, 0);
+    a = convolved(graph, a, DTYPE_INT8, SHAPE(WIDE, 1, 3, 3), 1, WIDE, 6);
+    a = through(graph, APPLY(graph, "Relu", a), DTYPE_INT8, 0.1F, 0);
+    a = convolved(graph, a, DTYPE_INT8, SHAPE(CHANNELS, WIDE, 3, 3), 1, 1, 7);
+    a = through(graph, a, DTYPE_INT8, 2, 0);
+    set_borders(graph, 1, &x, 1, &a);
+    return graph;
+}
+
+/* A warp that reads one byte of each of 32 places takes 32 sectors of 32 bytes for it. */
+static void depthwise_convolutions_read_bytes_that_lie_side_by_side(void **state)
+{
+    const struct shape shape = SHAPE(1, CHANNELS, SIDE, SIDE);
+    float in[IMAGE], out[MANY], wanted[MANY];
+    char *text = NULL, *ignored = NULL;
+    uint64_t accesses, sectors;
+    size_t count;
+
+    (void)state;
+    for (size_t i = 0; i < IMAGE; i++)
+        in[i] = (float)(i * 37 % 101) / 40 - 1;
+    count = answer("cpu", "strict", make_deep(), in, IMAGE, &shape, wanted, &ignored);
+    sim_watch_sectors("quantized_thin_kernel");
+    assert_int_equal(answer("cuda", "strict", make_deep(), in, IMAGE, &shape, out, &text), count);
+    sectors = sim_sectors(&accesses);
+    sim_watch_sectors(NULL);
+    expect_step(text, "cuda:integers");
+    assert_memory_equal(out, wanted, count * sizeof(float));
+    assert_true(accesses > 0);
+    print_message("%.2f sectors of 32 bytes an access of a warp\n",
+                  (double)sectors / (double)accesses);
+    assert_true(sectors < 8 * accesses);
+    free(text);
+    free(ignored);
+}
+
 /* Convolutions that are worth turning an image for. */
 static struct graph *make_wide(void)
 {
@@ -215,6 +259,7 @@ static void numbers_quantised_as_they_come_are_multiplied_in_bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(depthwise_convolutions_read_bytes_that_lie_side_by_side),
         cmocka_unit_test(a_quantised_network_runs_in_bytes_with_the_answers_of_the_cpu),
         cmocka_unit_test(wide_convolutions_of_bytes_have_their_channels_last),
         cmocka_unit_test(numbers_quantised_as_they_come_are_multiplied_in_bytes),

@@ -367,6 +367,52 @@ static bool find_each(struct warp *warp, const struct op *op, uint32_t mask, uns
     return true;
 }
 
+/* ---- sectors ---- */
+
+enum { SECTOR_BYTES = 32 };
+
+static struct {
+    const char *name; /* of the kernels that are watched; NULL: none */
+    uint64_t accesses, sectors;
+} watch;
+
+void ptx_watch_sectors(const char *name)
+{
+    watch.name = name;
+    watch.accesses = watch.sectors = 0;
+}
+
+uint64_t ptx_sectors(uint64_t *out_accesses)
+{
+    *out_accesses = watch.accesses;
+    return watch.sectors;
+}
+
+/* What one access of a warp takes of global memory. */
+static void count_sectors(const struct warp *warp, const struct op *op, uint32_t mask,
+                          unsigned bytes, const struct access *access)
+{
+    uint64_t seen[2 * LANES];
+    unsigned count = 0;
+
+    if (op->space > SPACE_GLOBAL || strstr(warp->worker->kernel->name, watch.name) == NULL)
+        return;
+    for (uint32_t left = mask; left != 0; left &= left - 1) {
+        const uint64_t first = access->address[__builtin_ctz(left)];
+
+        for (uint64_t s = first / SECTOR_BYTES; s <= (first + bytes - 1) / SECTOR_BYTES; s++) {
+            unsigned i = 0;
+
+            while (i < count && seen[i] != s)
+                i++;
+            if (i == count && count < 2 * LANES)
+                seen[count++] = s;
+        }
+    }
+    __atomic_fetch_add(&watch.accesses, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&watch.sectors, count, __ATOMIC_RELAXED);
+}
+
 bool access_look(struct warp *warp, const struct op *op, uint32_t mask, unsigned bytes,
                  enum race_kind kind, struct access *out)
 {
@@ -378,6 +424,8 @@ bool access_look(struct warp *warp, const struct op *op, uint32_t mask, unsigned
     out->uniform = false;
     out->is_spread = true;
     addresses(warp, op, out->address);
+    if (watch.name != NULL)
+        count_sectors(warp, op, mask, bytes, out);
     return (mask == (uint32_t)ALL_LANES && may_be_quick(op, kind) &&
             find_quick(warp, op, bytes, out)) ||
            find_each(warp, op, mask, bytes, kind, out);

@@ -38,6 +38,10 @@ struct ptx_variable {
     const unsigned char *initial; /* NULL: zeros */
 };
 
+/* See sim_watch_sectors(). */
+void ptx_watch_sectors(const char *name);
+uint64_t ptx_sectors(uint64_t *out_accesses);
+
 /* Reads the text of a module: finds its functions and variables, decodes none.  NULL and a sentence
  * when it is no PTX. */
 struct ptx_module *ptx_load(const char *text, size_t bytes, char *out_why, size_t why_bytes);

@@ -155,6 +155,7 @@ static enum status prepare_matrices(struct kernel_prepare *prepare, struct error
     if (product == NULL)
         return STATUS_NO_MEMORY;
     product_matrices(&product->product, &geometry, a_shape, b_shape, false, attrs->trans_b);
+    product->together = 1;
     product->product.dtype = call->in[0]->dtype;
     product->b_dtype = call->in[b]->dtype;
     quantized_finish_make(&product->finish, call);
@@ -175,6 +176,7 @@ static enum status prepare_conv(struct kernel_prepare *prepare, struct error *er
         return STATUS_NO_MEMORY;
     product_conv(&product->product, &(struct conv_operands){call->in[0], call->in[w], call->out[0]},
                  &geometry, false);
+    product->together = call->in[0]->layout == LAYOUT_NHWC ? geometry.groups : 1;
     product->product.dtype = call->in[w]->dtype;
     product->b_dtype = call->in[0]->dtype;
     quantized_finish_make(&product->finish, call);

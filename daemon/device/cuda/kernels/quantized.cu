@@ -162,7 +162,9 @@ __global__ void __launch_bounds__(SIDE *STEP)
     }
 }
 
-/* One thread a result where a tile would have few rows: depthwise convolutions, vectors. */
+/* One thread a result where a tile would have few rows: depthwise convolutions, vectors.  With
+ * channels last neighbouring threads have neighbouring channels of one place, so that a warp reads
+ * and writes bytes side by side. */
 enum { THIN_ROWS = 4 };
 
 __global__ void __launch_bounds__(BLOCK_THREADS)
@@ -172,8 +174,9 @@ __global__ void __launch_bounds__(BLOCK_THREADS)
     const int64_t results = p.m * p.n;
 
     for (GRID_STRIDE(i, p.batch.count * results)) {
-        const struct bases bases = bases_of(p, i / results);
-        const int64_t m = i % results / p.n, n = i % results % p.n;
+        const int64_t rest = i / q.together;
+        const struct bases bases = bases_of(p, rest / results * q.together + i % q.together);
+        const int64_t m = rest % results / p.n, n = rest % results % p.n;
         int32_t place[WINDOW_AXES] = {0, 0, 0};
         uint32_t sum = 0;
 

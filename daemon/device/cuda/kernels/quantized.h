@@ -59,6 +59,9 @@ struct quantized_finish {
  * channel of the first row, and bias goes by it for convolutions, by columns for matrices. */
 struct quantized_product {
     struct product product;
+    /* Neighbouring threads of a thin product take so many of the batch one after the other: groups
+     * of channels that lie side by side in the image; 1: results of one product. */
+    int64_t together;
     uint32_t b_dtype; /* product.dtype is that of a */
     struct quantized_parameter a_zero, b_zero;
     struct quantized_finish finish;
