@@ -357,19 +357,20 @@ static bool takes_attention(void *arg, const struct attention_attrs *attrs, enum
 static enum status make(struct making *making, const struct shape *shapes,
                         const void *const *values, struct error *err)
 {
-    const struct pass_context context = {.fold = folder_fold,
-                                         .fold_arg = making->network->folder,
-                                         .fold_limit_bytes = FOLD_BYTES_MAX,
-                                         .narrow = making->network->device->narrow,
-                                         .fuses_chains = making->network->device->fuses_chains,
-                                         .fuses_attention =
-                                             making->network->device->fuses_attention,
-                                         .takes_attention = takes_attention,
-                                         .attention_arg = making->network->device,
-                                         .fuses_preludes = making->network->device->fuses_preludes,
-                                         .fuses_pools = making->network->device->fuses_pools,
-                                         .fuses_shuffles = making->network->device->fuses_shuffles,
-                                         .fuses_narrow = making->network->device->fuses_narrow};
+    const struct pass_context context = {
+        .fold = folder_fold,
+        .fold_arg = making->network->folder,
+        .fold_limit_bytes = FOLD_BYTES_MAX,
+        .narrow = making->network->device->narrow,
+        .fuses_chains = making->network->device->fuses_chains,
+        .fuses_attention = making->network->device->fuses_attention,
+        .takes_attention = takes_attention,
+        .attention_arg = making->network->device,
+        .fuses_preludes = making->network->device->fuses_preludes,
+        .fuses_pools = making->network->device->fuses_pools,
+        .fuses_shuffles = making->network->device->fuses_shuffles,
+        .fuses_separable = making->network->device->fuses_separable,
+        .fuses_narrow = making->network->device->fuses_narrow};
     struct plan *plan = making->plan;
     bool pays;
 

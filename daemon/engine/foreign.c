@@ -100,6 +100,7 @@ static const struct blind_row blind[] = {
     {&op_reduce_sum, FIRST, true},
     {&op_resize, FIRST, true},
     {&op_rms_normalization, ALL, true},
+    {&op_separable_conv, ALL, true},
     {&op_skip_layer_normalization, ALL, true},
     {&op_softmax, ALL, true},
     /* quantised */

@@ -3,11 +3,14 @@
 #include "ops/conv.h"
 #include "ops/gemm.h"
 #include "ops/matmul_bytes.h"
+#include "ops/separable_conv.h"
 
 struct epilogue *node_epilogue(const struct node *node)
 {
     if (node->op == &op_conv)
         return &((struct conv_attrs *)node->attrs)->epilogue;
+    if (node->op == &op_separable_conv)
+        return &((struct separable_conv_attrs *)node->attrs)->project.epilogue;
     if (node->op == &op_conv_transpose)
         return &((struct conv_transpose_attrs *)node->attrs)->epilogue;
     if (node->op == &op_matmul || node->op == &op_matmul_bytes)

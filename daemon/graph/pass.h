@@ -36,6 +36,7 @@ struct pass_context {
     bool fuses_preludes; /* … a BatchNormalization before a convolution as part of it */
     bool fuses_pools;    /* … a pool behind a convolution as part of it */
     bool fuses_shuffles; /* … a shuffle of channels as one step, or part of a convolution */
+    bool fuses_separable; /* … a depthwise convolution and the 1x1 around it as one step */
     bool fuses_narrow;   /* … what follows a product or convolution in 16-bit types, too */
 };
 

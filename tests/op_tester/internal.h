@@ -61,10 +61,8 @@ struct trial {
     enum layout out_layout; /* of out[0] */
 };
 
-/* Output 0 lies apart, over input 0, or over a fused residual: input RESIDUAL, whatever is fused.
- */
+/* Output 0 lies apart, over input 0, or over a fused residual. */
 enum way { APART, IN_PLACE, IN_PLACE_RESIDUAL };
-enum { RESIDUAL = 3 };
 
 /* Operands as the kernel sees them; packed copies of activations, plain data of the others. */
 struct stage {
@@ -106,6 +104,8 @@ bool padding_is_zero(unsigned block, const struct tensor *tensor, const void *pa
 
 void stage_init(struct stage *stage, const struct trial *trial, int team);
 void stage_deinit(struct stage *stage);
+/* The input that a fused residual is, or SIZE_MAX. */
+size_t stage_residual(const struct stage *stage);
 /* Prepares and runs; outputs are left in stage->out_data.  A library's reference code is refused.
  */
 enum status stage_run(struct stage *stage, struct op_tester *tester, const struct kernel *kernel,

@@ -61,7 +61,7 @@ static bool may_lie_over_residual(const struct trial *trial, const struct stage 
     const struct epilogue *epilogue = node_epilogue(&node);
 
     return epilogue != NULL && epilogue->has_residual && !epilogue->residual_after &&
-           may_lie_over(trial, stage, RESIDUAL, KERNEL_IN_PLACE_LAST);
+           may_lie_over(trial, stage, stage_residual(stage), KERNEL_IN_PLACE_LAST);
 }
 
 /* False when the kernel refuses. */

@@ -1,6 +1,8 @@
 /* One run of one kernel. */
 #include "op_tester/internal.h"
 
+#include "graph/fusion.h"
+
 void *test_take(size_t bytes)
 {
     size_t whole = (bytes + 63) / 64 * 64;
@@ -9,6 +11,15 @@ void *test_take(size_t bytes)
     assert_non_null(data);
     memset(data, 0, whole > 0 ? whole : 64);
     return data;
+}
+
+size_t stage_residual(const struct stage *stage)
+{
+    const struct node node = {.op = stage->call.op,
+                              .attrs = (void *)(uintptr_t)stage->call.attrs,
+                              .inputs = stage->call.inputs};
+
+    return node_residual_index(&node);
 }
 
 void stage_init(struct stage *stage, const struct trial *trial, int team)
@@ -157,7 +168,7 @@ enum status stage_run(struct stage *stage, struct op_tester *tester, const struc
     for (size_t i = 0; i < stage->call.inputs; i++)
         in[i] = run_input(stage, &prepare, i);
     if (way != APART) {
-        const size_t over = way == IN_PLACE ? 0 : RESIDUAL;
+        const size_t over = way == IN_PLACE ? 0 : stage_residual(stage);
 
         memcpy(stage->out_data[0], stage->in_data[over], stage->out_bytes[0]);
         in[over] = stage->out_data[0];

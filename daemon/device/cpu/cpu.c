@@ -14,6 +14,10 @@
 #include "device/cpu/team.h"
 #include "device/host_source.h"
 
+/* Where more threads share a picture, each has so few of its rows that what neighbours compute
+ * twice (separable_conv.c) costs what is saved. */
+enum { SEPARABLE_THREADS = 8 };
+
 struct cpu_device {
     struct device device;
     enum cpu_isa isa;
@@ -193,6 +197,8 @@ static enum status open_cpu(const struct device_config *config, struct device **
     cpu->device.fuses_shuffles = isa != CPU_BASELINE; /* … and mix_channels.c */
     cpu->device.lanes = lanes;
     cpu->device.threads_per_lane = threads > lanes ? threads / lanes : 1;
+    cpu->device.fuses_separable =
+        isa != CPU_BASELINE && cpu->device.threads_per_lane <= SEPARABLE_THREADS;
     (void)team_open();
     onednn_open(isa);
     *out_device = &cpu->device;

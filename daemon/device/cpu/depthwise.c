@@ -19,7 +19,7 @@ enum {
     ROWS_ALIKE = 16              /* rows that are walked together, some columns at a time */
 };
 
-static const struct depthwise_ops *depthwise_ops_for(enum cpu_isa isa)
+const struct depthwise_ops *depthwise_ops_for(enum cpu_isa isa)
 {
     static const struct depthwise_ops *const table[CPU_ISA_COUNT] = {
         &depthwise_ops_base, &depthwise_ops_avx2, &depthwise_ops_avx512};
@@ -29,13 +29,10 @@ static const struct depthwise_ops *depthwise_ops_for(enum cpu_isa isa)
 
 struct state {
     struct depthwise plan;
-    const struct depthwise_ops *ops;
     struct conv_step step;
-    int64_t channels;
-    int64_t filter_shuffle; /* as in struct conv_attrs */
 };
 
-static const char *refuses(const struct kernel_call *call)
+const char *depthwise_refuses(const struct kernel_call *call)
 {
     const struct operand *bias = kernel_input(call, CONV_BIAS);
     struct phases_form form;
@@ -83,18 +80,17 @@ static void find_insides(struct depthwise *p)
         p->inside = p->out[1], p->insides = 0;
 }
 
-static void make_plan(const struct kernel_call *call, const struct phases_form *form,
-                      struct state *state)
+void depthwise_make_plan(const struct kernel_call *call, struct depthwise *p)
 {
-    const struct conv_geometry *g = &form->geometry;
+    const int64_t block = depthwise_ops_for(cpu_isa_of(call->device))->block;
+    struct phases_form form;
+    const struct conv_geometry *g = &form.geometry;
     const struct window *w = &g->window;
-    const int64_t block = state->ops->block;
-    struct depthwise *p = &state->plan;
     int64_t padded[2];
 
-    state->channels = g->groups;
-    state->filter_shuffle = ((const struct conv_attrs *)call->attrs)->filter_shuffle;
-    p->epilogue = form->epilogue;
+    (void)phases_resolve(call, &form); /* depthwise_refuses() saw that it can be */
+    *p = (struct depthwise){.epilogue = form.epilogue, .channels = g->groups};
+    p->filter_shuffle = ((const struct conv_attrs *)call->attrs)->filter_shuffle;
     p->blocks = (g->groups + block - 1) / block;
     p->planes = g->batch * p->blocks;
     for (size_t i = 0; i < 2; i++) {
@@ -115,18 +111,22 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     p->by_planes = g->batch * p->out[0] < ROWS_EACH * (int64_t)p->members;
 }
 
+struct packing {
+    const struct depthwise *plan;
+    int64_t block;
+};
+
 /* [block][tap][channel] */
 static enum status pack(const void *arg, const float *weights, float *packed)
 {
-    const struct state *state = arg;
-    const struct depthwise *p = &state->plan;
-    const int64_t block = state->ops->block, taps = p->kernel[0] * p->kernel[1];
+    const struct packing *packing = arg;
+    const struct depthwise *p = packing->plan;
+    const int64_t block = packing->block, taps = p->kernel[0] * p->kernel[1];
 
     memset(packed, 0, (size_t)(p->blocks * taps * block) * sizeof(float));
-    for (int64_t c = 0; c < state->channels; c++) {
-        const int64_t filter = state->filter_shuffle != 0
-                                   ? shuffled_channel(c, state->channels, state->filter_shuffle)
-                                   : c;
+    for (int64_t c = 0; c < p->channels; c++) {
+        const int64_t filter =
+            p->filter_shuffle != 0 ? shuffled_channel(c, p->channels, p->filter_shuffle) : c;
 
         for (int64_t i = 0; i < taps; i++)
             packed[(c / block * taps + i) * block + c % block] = weights[filter * taps + i];
@@ -134,19 +134,21 @@ static enum status pack(const void *arg, const float *weights, float *packed)
     return STATUS_OK;
 }
 
-static enum status share(struct kernel_prepare *prepare, struct state *state)
+enum status depthwise_share(struct kernel_prepare *prepare, const struct depthwise *p,
+                            struct conv_step *step)
 {
-    const struct depthwise *p = &state->plan;
-    const int64_t channels = p->blocks * state->ops->block;
+    const struct depthwise_ops *ops = depthwise_ops_for(cpu_isa_of(prepare->call.device));
+    const struct packing packing = {p, ops->block};
+    const int64_t channels = p->blocks * ops->block;
     char format[64];
 
-    state->step = (struct conv_step){
-        .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
-    snprintf(format, sizeof(format), "depthwise by %" PRId64 " %" PRId64, state->ops->block,
-             state->filter_shuffle);
+    *step = (struct conv_step){
+        .epilogue = &p->epilogue, .plan = p, .run = ops->run, .members = p->members};
+    snprintf(format, sizeof(format), "depthwise by %" PRId64 " %" PRId64, ops->block,
+             p->filter_shuffle);
     return conv_step_share(prepare, format,
                            (size_t)(channels * p->kernel[0] * p->kernel[1]) * sizeof(float), pack,
-                           state, (size_t)channels, &state->step);
+                           &packing, (size_t)channels, step);
 }
 
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
@@ -154,13 +156,10 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     struct state *state = calloc(1, sizeof(*state));
     enum status status = STATUS_NO_MEMORY;
     const enum cpu_isa isa = cpu_isa_of(prepare->call.device);
-    struct phases_form form;
 
-    (void)phases_resolve(&prepare->call, &form); /* refuses() saw that it can be */
     if (state != NULL) {
-        state->ops = depthwise_ops_for(isa);
-        make_plan(&prepare->call, &form, state);
-        status = share(prepare, state);
+        depthwise_make_plan(&prepare->call, &state->plan);
+        status = depthwise_share(prepare, &state->plan, &state->step);
     }
     if (status != STATUS_OK) {
         free(state);
@@ -169,7 +168,7 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     prepare->state = state;
     prepare->host_bytes = sizeof(*state);
     prepare->scratch_bytes = (size_t)(state->plan.members * state->plan.padded[0] *
-                                      state->plan.padded[1] * state->ops->block) *
+                                      state->plan.padded[1] * depthwise_ops_for(isa)->block) *
                              sizeof(float);
     snprintf(prepare->note, sizeof(prepare->note), "depthwise%s, %s",
              state->plan.padded[0] > 0 ? ", padded" : "", cpu_isa_name(isa));
@@ -188,7 +187,7 @@ const struct kernel kernel_conv_depthwise = {
     .name = "cpu:depthwise",
     .flags = KERNEL_IN_PLACE_LAST,
     .layouts = 1u << LAYOUT_BLOCKED,
-    .refuses = refuses,
+    .refuses = depthwise_refuses,
     .prepare = prepare,
     .enqueue = enqueue,
     .release = free,

@@ -104,15 +104,8 @@ static struct range find_taps(int64_t at, int64_t dilation, int64_t taps, int64_
     return (struct range){first, last - first};
 }
 
-struct plane {
-    const float *x;
-    int64_t in[2], pad[2];
-    struct range inside; /* places whose windows hang over no edge to the left and right */
-    const float *weights, *bias;
-};
-
 /* A strip of rows from place `first` on. */
-static struct strip from_place(const struct depthwise *p, const struct plane *plane,
+static struct strip from_place(const struct depthwise *p, const struct depthwise_plane *plane,
                                const struct strip *rows, int64_t first)
 {
     const int64_t at = first * p->stride[1] - plane->pad[1];
@@ -130,8 +123,8 @@ static micro_fn micro_for(const struct depthwise *p, int64_t count)
     return micros[count][p->stride[1] <= 2 ? p->stride[1] - 1 : 2];
 }
 
-static void run_edge(const struct depthwise *p, const struct plane *plane, const struct strip *rows,
-                     int64_t first, int64_t end)
+static void run_edge(const struct depthwise *p, const struct depthwise_plane *plane,
+                     const struct strip *rows, int64_t first, int64_t end)
 {
     for (int64_t place = first; place < end; place++) {
         const struct range taps = find_taps(place * p->stride[1] - plane->pad[1], p->dilation[1],
@@ -146,10 +139,10 @@ static void run_edge(const struct depthwise *p, const struct plane *plane, const
 }
 
 /* Rows of a small plane: a few places of all of them, then the next few. */
-static void run_columns(const struct depthwise *p, const struct plane *plane,
+static void run_columns(const struct depthwise *p, const struct depthwise_plane *plane,
                         const struct strip *rows)
 {
-    int64_t left = plane->inside.count, place = plane->inside.first;
+    int64_t left = plane->insides, place = plane->inside;
 
     for (int64_t groups = (left + ROWS - 1) / ROWS; groups > 0; groups--) {
         const int64_t count = left / groups;
@@ -162,12 +155,12 @@ static void run_columns(const struct depthwise *p, const struct plane *plane,
 }
 
 /* Rows of a large plane, one after the other, as they lie in memory. */
-static void run_along(const struct depthwise *p, const struct plane *plane,
+static void run_along(const struct depthwise *p, const struct depthwise_plane *plane,
                       const struct strip *rows)
 {
-    const int64_t all = plane->inside.count, groups = (all + ROWS - 1) / ROWS;
+    const int64_t all = plane->insides, groups = (all + ROWS - 1) / ROWS;
     const int64_t large = groups > 0 ? all % groups : 0; /* groups of one pixel more */
-    struct strip strip = from_place(p, plane, rows, plane->inside.first);
+    struct strip strip = from_place(p, plane, rows, plane->inside);
 
     for (int64_t i = 0; i < rows->times && groups > 0; i++) {
         struct strip part = strip;
@@ -191,47 +184,50 @@ static void run_along(const struct depthwise *p, const struct plane *plane,
 }
 
 /* `rows`: the first tap column of place 0 in rows that have the same taps inside. */
-static void run_places(const struct depthwise *p, const struct plane *plane,
+static void run_places(const struct depthwise *p, const struct depthwise_plane *plane,
                        const struct strip *rows)
 {
-    run_edge(p, plane, rows, 0, plane->inside.first);
+    run_edge(p, plane, rows, 0, plane->inside);
     (p->out[1] <= 2 * ROWS ? run_columns : run_along)(p, plane, rows);
-    run_edge(p, plane, rows, plane->inside.first + plane->inside.count, p->out[1]);
+    run_edge(p, plane, rows, plane->inside + plane->insides, p->out[1]);
 }
 
+struct target {            /* rows of the result */
+    const float *residual; /* of these rows; NULL: none */
+    float *y;
+};
+
 /* So many rows of place y and below, one vector of the block's channels. */
-static void run_lane(const struct conv_run *run, const struct plane *plane, int64_t y,
-                     int64_t times, int64_t lane, int64_t at)
+static void run_lane(const struct depthwise *p, const struct depthwise_plane *plane, int64_t y,
+                     int64_t times, int64_t lane, struct target to)
 {
-    const struct depthwise *p = run->plan;
-    const bool finishes = finish_is_needed(&p->epilogue, run->residual);
+    const bool finishes = finish_is_needed(&p->epilogue, to.residual);
     const int64_t top = y * p->stride[0] - plane->pad[0];
     const struct range taps = find_taps(top, p->dilation[0], p->kernel[0], plane->in[0]);
     const int64_t line = plane->in[1] * BLOCK;
-    const struct strip rows = {.times = times,
-                               .x = plane->x + (top + taps.first * p->dilation[0]) * line + lane,
-                               .x_next = p->stride[0] * line,
-                               .step = p->stride[1] * BLOCK,
-                               .down = p->dilation[0] * line,
-                               .across = p->dilation[1] * BLOCK,
-                               .tap_rows = taps.count,
-                               .tap_columns = p->kernel[1],
-                               .w = plane->weights + taps.first * p->kernel[1] * BLOCK + lane,
-                               .w_row = p->kernel[1] * BLOCK,
-                               .bias = plane->bias + lane,
-                               .residual = run->residual == NULL || p->epilogue.residual_after
-                                               ? NULL
-                                               : run->residual + at + lane,
-                               .low = finish_low(&p->epilogue, finishes),
-                               .high = finish_high(&p->epilogue, finishes),
-                               .y = run->y + at + lane,
-                               .y_next = p->out[1] * BLOCK};
+    const struct strip rows = {
+        .times = times,
+        .x = plane->x + (top + taps.first * p->dilation[0]) * line + lane,
+        .x_next = p->stride[0] * line,
+        .step = p->stride[1] * BLOCK,
+        .down = p->dilation[0] * line,
+        .across = p->dilation[1] * BLOCK,
+        .tap_rows = taps.count,
+        .tap_columns = p->kernel[1],
+        .w = plane->weights + taps.first * p->kernel[1] * BLOCK + lane,
+        .w_row = p->kernel[1] * BLOCK,
+        .bias = plane->bias + lane,
+        .residual = to.residual == NULL || p->epilogue.residual_after ? NULL : to.residual + lane,
+        .low = finish_low(&p->epilogue, finishes),
+        .high = finish_high(&p->epilogue, finishes),
+        .y = to.y + lane,
+        .y_next = p->out[1] * BLOCK};
 
     run_places(p, plane, &rows);
 }
 
 /* So many rows from y on, less than `left`, have all taps inside; 1 when y itself has not. */
-static int64_t find_alike(const struct depthwise *p, const struct plane *plane, int64_t y,
+static int64_t find_alike(const struct depthwise *p, const struct depthwise_plane *plane, int64_t y,
                           int64_t left)
 {
     const int64_t reach = (p->kernel[0] - 1) * p->dilation[0];
@@ -242,25 +238,31 @@ static int64_t find_alike(const struct depthwise *p, const struct plane *plane, 
     return count > 0 ? count : 1;
 }
 
-/* Rows [from, to) of plane `index`. */
-static void run_rows(const struct conv_run *run, const struct plane *plane, int64_t index,
-                     int64_t from, int64_t to)
+/* Rows [from, to). */
+static void run_rows(const struct depthwise *p, const struct depthwise_plane *plane, int64_t from,
+                     int64_t end, struct target to)
 {
-    const struct depthwise *p = run->plan;
-    const bool finishes = finish_is_needed(&p->epilogue, run->residual);
+    const bool finishes = finish_is_needed(&p->epilogue, to.residual);
 
-    for (int64_t y = from, times; y < to; y += times) {
-        const int64_t at = (index * p->out[0] + y) * p->out[1] * BLOCK, left = to - y;
+    for (int64_t y = from, times; y < end; y += times) {
+        const int64_t left = end - y;
 
         times = find_alike(p, plane, y, left < p->alike ? left : p->alike);
         for (int64_t lane = 0; lane < BLOCK; lane += VW)
-            run_lane(run, plane, y, times, lane, at);
+            run_lane(p, plane, y, times, lane, to);
         if (finishes)
-            finish_row(&p->epilogue, run->y + at,
-                       p->epilogue.residual_after && run->residual != NULL ? run->residual + at
-                                                                           : NULL,
+            finish_row(&p->epilogue, to.y, p->epilogue.residual_after ? to.residual : NULL,
                        times * p->out[1] * BLOCK);
+        to.y += times * p->out[1] * BLOCK;
+        if (to.residual != NULL)
+            to.residual += times * p->out[1] * BLOCK;
     }
+}
+
+static void run_rows_alone(const struct depthwise *p, const struct depthwise_plane *plane,
+                           int64_t from, int64_t to, float *y)
+{
+    run_rows(p, plane, from, to, (struct target){.y = y});
 }
 
 /* ---- planes ---- */
@@ -305,21 +307,25 @@ static void run_plane(const struct conv_run *run, int64_t index, int64_t from, i
 {
     const struct depthwise *p = run->plan;
     const int64_t block = index % p->blocks;
-    struct plane plane = {.x = run->x + index * p->in[0] * p->in[1] * BLOCK,
-                          .in = {p->in[0], p->in[1]},
-                          .pad = {p->pad[0], p->pad[1]},
-                          .inside = {p->inside, p->insides},
-                          .weights = run->weights + block * p->kernel[0] * p->kernel[1] * BLOCK,
-                          .bias = run->bias + block * BLOCK};
+    const int64_t at = (index * p->out[0] + from) * p->out[1] * BLOCK;
+    struct depthwise_plane plane = {.x = run->x + index * p->in[0] * p->in[1] * BLOCK,
+                                    .in = {p->in[0], p->in[1]},
+                                    .pad = {p->pad[0], p->pad[1]},
+                                    .inside = p->inside,
+                                    .insides = p->insides,
+                                    .weights =
+                                        run->weights + block * p->kernel[0] * p->kernel[1] * BLOCK,
+                                    .bias = run->bias + block * BLOCK};
 
     if (p->padded[0] > 0) {
         pack(p, plane.x, from, to, scratch);
         plane.x = scratch;
         plane.in[0] = p->padded[0], plane.in[1] = p->padded[1];
         plane.pad[0] = plane.pad[1] = 0;
-        plane.inside = (struct range){0, p->out[1]};
+        plane.inside = 0, plane.insides = p->out[1];
     }
-    run_rows(run, &plane, index, from, to);
+    run_rows(p, &plane, from, to,
+             (struct target){run->residual != NULL ? run->residual + at : NULL, run->y + at});
 }
 
 /* Members share the rows of all images, with all their channels, as those of a 1x1 convolution do:
@@ -343,4 +349,5 @@ static void run_all(const struct conv_run *run, unsigned member, unsigned member
     }
 }
 
-const struct depthwise_ops SIMD_NAME(depthwise_ops) = {.block = BLOCK, .run = run_all};
+const struct depthwise_ops SIMD_NAME(depthwise_ops) = {
+    .block = BLOCK, .run = run_all, .rows = run_rows_alone};

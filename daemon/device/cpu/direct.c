@@ -28,8 +28,7 @@ enum {
     FEWEST_PIXELS_MANY = 196  /* … when there are many weights */
 };
 
-/* NULL at the baseline. */
-static const struct direct_ops *direct_ops_for(enum cpu_isa isa)
+const struct direct_ops *direct_ops_for(enum cpu_isa isa)
 {
     static const struct direct_ops *const table[CPU_ISA_COUNT] = {
         [CPU_AVX2] = &direct_ops_avx2, [CPU_AVX512] = &direct_ops_avx512};
@@ -38,8 +37,8 @@ static const struct direct_ops *direct_ops_for(enum cpu_isa isa)
 }
 
 struct state {
-    size_t bytes; /* its own, with what lies behind it */
-    struct direct plan;
+    struct direct plan; /* first: that of a direct_inner is freed by it */
+    size_t bytes;       /* its own, with what lies behind it */
     const struct direct_ops *ops;
     struct conv_step step;
     struct direct_phase *phases;
@@ -366,11 +365,10 @@ static void set_pool(const struct kernel_call *call, struct direct *p)
     p->pool_ops = pool_ops_for(cpu_isa_of(call->device));
 }
 
-static void make_plan(const struct kernel_call *call, const struct phases_form *form,
-                      struct state *state)
+/* Where operands lie, and what a line of pixels is. */
+static void set_operands(const struct kernel_call *call, const struct phases_form *form,
+                         struct direct *p)
 {
-    const struct direct_ops *ops = state->ops;
-    struct direct *p = &state->plan;
     const int64_t pitch = direct_pitch(p);
     int64_t y_floats;
 
@@ -378,8 +376,8 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
     if (call->op == &op_conv_pool)
         set_pool(call, p);
     p->x_image = operand_stride(call->in[CONV_X], p->in_blocks * p->in[0] * p->in[1] * pitch);
-    p->y_block = p->size[0] * p->size[1] * ops->vector;
-    y_floats = p->out_blocks * ops->vector *
+    p->y_block = p->size[0] * p->size[1] * p->vector;
+    y_floats = p->out_blocks * p->vector *
                shape_product(&call->out[0]->shape, 2, call->out[0]->shape.rank);
     p->y_image = operand_stride(call->out[0], y_floats);
     p->residual_image =
@@ -392,18 +390,45 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
                         p->stride[1]) *
                pitch;
     p->row = p->phase * p->stride[1];
+}
+
+static void cut(const struct kernel_call *call, int64_t rows, struct direct *p)
+{
     choose_members(call, p);
     if (p->pools)
         cut_pooled(p);
     else if (p->flat)
-        cut_flat(p, ops->rows);
+        cut_flat(p, rows);
     else
         cut_lines(p);
     if (!p->packs)
-        p->block = p->in[0] * p->in[1] * ops->vector;
+        p->block = p->in[0] * p->in[1] * p->vector;
     p->packed_floats = p->packs ? round_to(p->in_blocks * p->block, 16) : 0;
     p->scratch_floats =
         p->packed_floats + (p->pools ? round_to(DIRECT_PANEL_BLOCKS * p->y_block, 16) : 0);
+}
+
+static void cut_inner(const struct direct_inner *inner, struct direct *p)
+{
+    p->members = 1;
+    p->tile = inner->pixels;
+    p->packs = inner->x_block != 0;
+    p->block = p->packs ? inner->x_block : p->in[0] * p->in[1] * p->vector;
+    if (inner->y_block != 0)
+        p->y_block = inner->y_block;
+}
+
+static void make_plan(const struct kernel_call *call, const struct phases_form *form,
+                      const struct direct_inner *inner, struct state *state)
+{
+    const struct direct_ops *ops = state->ops;
+    struct direct *p = &state->plan;
+
+    set_operands(call, form, p);
+    if (inner != NULL)
+        cut_inner(inner, p);
+    else
+        cut(call, ops->rows, p);
     p->strips = p->flat    ? ceil_div(p->tile, ops->rows)
                 : p->pools ? p->y_block / (p->size[1] * ops->vector) * ceil_div(p->line, ops->rows)
                            : p->tile * ceil_div(p->line, ops->rows);
@@ -414,24 +439,25 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
 
 /* ---- constants ---- */
 
-static enum status share(struct kernel_prepare *prepare, struct state *state)
+enum status direct_share(struct kernel_prepare *prepare, const struct direct *p,
+                         struct conv_step *step)
 {
-    const struct direct *p = &state->plan;
-    const int64_t vector = state->ops->vector;
+    const struct direct_ops *ops = direct_ops_for(cpu_isa_of(prepare->call.device));
     char format[PHASES_FORMAT_BYTES + 32], by_phases[PHASES_FORMAT_BYTES];
 
-    state->step = (struct conv_step){
-        .epilogue = &p->epilogue, .plan = p, .run = state->ops->run, .members = p->members};
+    *step = (struct conv_step){
+        .epilogue = &p->epilogue, .plan = p, .run = ops->run, .members = p->members};
     phases_format(&p->form, by_phases);
     snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 " /%" PRId64 " %" PRId64 "%s",
-             p->channels, vector, p->groups, p->filter_shuffle, by_phases);
+             p->channels, p->vector, p->groups, p->filter_shuffle, by_phases);
     return conv_step_share(prepare, format, (size_t)direct_weight_floats(p) * sizeof(float),
-                           direct_pack, p, (size_t)(p->out_blocks * vector), &state->step);
+                           direct_pack, p, (size_t)(p->out_blocks * p->vector), step);
 }
 
 /* ---- the kernel ---- */
 
-static struct state *create(const struct kernel_call *call, const struct phases_form *form)
+static struct state *create(const struct kernel_call *call, const struct phases_form *form,
+                            const struct direct_inner *inner)
 {
     const struct direct plan = begin_plan(call, form);
     const size_t offsets =
@@ -450,8 +476,18 @@ static struct state *create(const struct kernel_call *call, const struct phases_
     state->ops = direct_ops_for(cpu_isa_of(call->device));
     state->phases = (struct direct_phase *)(void *)(state->offsets + offsets);
     state->panels = (struct direct_panel *)(void *)(state->phases + phases);
-    make_plan(call, form, state);
+    make_plan(call, form, inner, state);
     return state;
+}
+
+struct direct *direct_create_inner(const struct kernel_call *call, const struct direct_inner *inner)
+{
+    struct phases_form form;
+    struct state *state;
+
+    (void)phases_resolve(call, &form);
+    state = create(call, &form, inner);
+    return state != NULL ? &state->plan : NULL;
 }
 
 static enum status prepare(struct kernel_prepare *prepare, struct error *err)
@@ -462,9 +498,9 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     const struct direct *p;
 
     (void)phases_resolve(&prepare->call, &form); /* refuses() saw that it can be */
-    state = create(&prepare->call, &form);
+    state = create(&prepare->call, &form, NULL);
     if (state != NULL)
-        status = share(prepare, state);
+        status = direct_share(prepare, &state->plan, &state->step);
     if (status == STATUS_OK)
         status = direct_share_prelude(prepare, &state->plan);
     if (status != STATUS_OK) {

@@ -78,12 +78,37 @@ struct direct {
     int64_t scratch_floats; /* of a member, or of all when by_panels; what is packed comes first */
 };
 
+struct direct_segment { /* pixels of one line, or of several that lie behind each other */
+    const float *v;     /* in the first block of channels */
+    int64_t at;         /* of the first one in a block of channels of y */
+    int64_t image;
+    int64_t pixels;
+};
+
 struct direct_ops {
     int64_t vector; /* channels a block */
     int64_t rows;   /* pixels of the micro-kernel */
     /* One member's part; the others run the same at the same time. */
     conv_member_fn run;
+    /* Pixels of a 1x1 by themselves, all outputs of some panels. */
+    void (*pixels)(const struct conv_run *run, const struct direct_segment *segment,
+                   int64_t from_panel, int64_t to_panel);
 };
+
+/* A 1x1 that is part of another kernel's step, which has its pixels computed some at a time. */
+struct direct_inner {
+    int64_t pixels;  /* at a time, about */
+    int64_t x_block; /* floats from one block of channels to the next; 0: as the input lies */
+    int64_t y_block; /* … of the result; 0: as the output lies */
+};
+/* NULL: at the baseline. */
+const struct direct_ops *direct_ops_for(enum cpu_isa isa);
+/* Of a convolution that kernel_conv_direct does not refuse.  NULL: no memory.  To be freed. */
+struct direct *direct_create_inner(const struct kernel_call *call,
+                                   const struct direct_inner *inner);
+/* Fills the step's weights and bias. */
+MUST_CHECK enum status direct_share(struct kernel_prepare *prepare, const struct direct *plan,
+                                    struct conv_step *step);
 
 /* Lines that what lies under rows [from, to) of the pool's result reaches over: [*first, *end). */
 static inline void direct_pooled_lines(const struct direct *p, int64_t from, int64_t to,

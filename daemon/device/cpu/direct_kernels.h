@@ -167,13 +167,6 @@ static const micro_fn micros[ROWS + 1][WAYS][DIRECT_PANEL_BLOCKS] = {EACH_ROWS(M
 
 /* ---- a panel over neighbouring pixels ---- */
 
-struct segment { /* pixels of one line */
-    const float *v;
-    int64_t at; /* of the first one in a block of channels of y */
-    int64_t image;
-    int64_t pixels;
-};
-
 struct part { /* of the weights: a chunk of steps of a panel */
     const struct direct_phase *phase;
     int64_t panel, chunk;
@@ -221,7 +214,8 @@ static void finish_strip(const struct epilogue *epilogue, const struct strip *st
         }
 }
 
-static void run_segment(const struct conv_run *run, struct part part, const struct segment *segment)
+static void run_segment(const struct conv_run *run, struct part part,
+                        const struct direct_segment *segment)
 {
     const struct direct *p = run->plan;
     const struct direct_panel *panel = &part.phase->panels[part.panel];
@@ -432,9 +426,9 @@ static void run_flat(const struct conv_run *run, struct tile tile, struct part p
 
     for (int64_t pixel = tile.first, end = tile.first + tile.count; pixel < end;) {
         const int64_t image = pixel / p->line, at = pixel % p->line, left = end - pixel;
-        struct segment segment = {.at = image * p->y_image + at * VW,
-                                  .image = image,
-                                  .pixels = left < p->line - at ? left : p->line - at};
+        struct direct_segment segment = {.at = image * p->y_image + at * VW,
+                                         .image = image,
+                                         .pixels = left < p->line - at ? left : p->line - at};
 
         segment.v = p->packs ? run->scratch + (pixel - tile.first) * VW
                              : run->x + image * p->x_image + at * VW;
@@ -453,7 +447,7 @@ static void run_lines(const struct conv_run *run, struct tile tile, struct part 
         const int64_t row =
             (image - tile.first / p->out[0]) * p->rows_of_image + (y - top) * p->stride[0];
         const int64_t y_row = y * p->apart[0] + place[0];
-        const struct segment segment = {
+        const struct direct_segment segment = {
             .v = run->scratch + row * p->row,
             .at = p->pools ? i * p->size[1] * VW
                            : image * p->y_image + (y_row * p->size[1] + place[1]) * VW,
@@ -513,6 +507,16 @@ static void run_tiles(const struct conv_run *all, unsigned member, unsigned memb
         for (int64_t q = 0; q < p->panels; q++)
             run_tile(&run, tile, q);
     }
+}
+
+static void run_pixels(const struct conv_run *run, const struct direct_segment *segment,
+                       int64_t from_panel, int64_t to_panel)
+{
+    const struct direct *p = run->plan;
+
+    for (int64_t q = from_panel; q < to_panel; q++)
+        for (int64_t chunk = 0; chunk < p->phases->panels[q].chunks; chunk++)
+            run_segment(run, (struct part){p->phases, q, chunk}, segment);
 }
 
 /* ---- a pool behind it ---- */
@@ -578,4 +582,5 @@ static void run_all(const struct conv_run *run, unsigned member, unsigned member
     (p->pools ? run_pooled : p->by_panels ? run_panels : run_tiles)(run, member, members);
 }
 
-const struct direct_ops SIMD_NAME(direct_ops) = {.vector = VW, .rows = ROWS, .run = run_all};
+const struct direct_ops SIMD_NAME(direct_ops) = {
+    .vector = VW, .rows = ROWS, .run = run_all, .pixels = run_pixels};

@@ -7,14 +7,15 @@
 
 /* Left to the host: what answers strings or shapes that depend on data, trees of decisions, and
  * what a plan knows without computing it.  Weights of float products are floats there, shuffles of
- * channels are transpositions, and pools stay steps of their own: graphs for the device have none
- * of these (device.fuses_shuffles, fuses_pools).
+ * channels are transpositions, and pools and convolutions stay steps of their own: graphs for the
+ * device have none of these (device.fuses_shuffles, fuses_pools, fuses_separable).
  */
 static const char *const left_to_host[] = {"constant",
                                            "conv_pool",
                                            "dynamic_quantize_lstm",
                                            "matmul_bytes",
                                            "mix_channels",
+                                           "separable_conv",
                                            "shape",
                                            "size",
                                            "tree_ensemble",
