@@ -127,8 +127,9 @@ struct device {
     bool fuses_pools;    /* … a pool behind a convolution as part of it (ops/conv_pool.h) */
     bool fuses_shuffles; /* … a shuffle of channels as one step (ops/mix_channels.h) or part of one
                           */
-    bool fuses_separable; /* … a depthwise convolution and the 1x1 around it (ops/separable_conv.h) */
-    bool fuses_narrow;   /* … residual and activation behind a product in 16-bit types, too */
+    bool fuses_separable; /* … a depthwise convolution and the 1x1 around it (ops/separable_conv.h)
+                           */
+    bool fuses_narrow;    /* … residual and activation behind a product in 16-bit types, too */
     bool spreads_rows; /* values may be parts of larger ones with a stride (operand.outer_stride) */
     unsigned view_alignment; /* bytes: what lies inside of another value begins at a multiple of
                               * them, or is copied; 0: anywhere */

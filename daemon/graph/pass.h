@@ -33,11 +33,11 @@ struct pass_context {
     bool fuses_attention;  /* … and the products, masks and Softmax of attention in float32 */
     pass_attention_fn takes_attention; /* … in other types and with other masks; NULL: in none */
     void *attention_arg;
-    bool fuses_preludes; /* … a BatchNormalization before a convolution as part of it */
-    bool fuses_pools;    /* … a pool behind a convolution as part of it */
-    bool fuses_shuffles; /* … a shuffle of channels as one step, or part of a convolution */
+    bool fuses_preludes;  /* … a BatchNormalization before a convolution as part of it */
+    bool fuses_pools;     /* … a pool behind a convolution as part of it */
+    bool fuses_shuffles;  /* … a shuffle of channels as one step, or part of a convolution */
     bool fuses_separable; /* … a depthwise convolution and the 1x1 around it as one step */
-    bool fuses_narrow;   /* … what follows a product or convolution in 16-bit types, too */
+    bool fuses_narrow;    /* … what follows a product or convolution in 16-bit types, too */
 };
 
 enum pass_stage { PASS_MODEL, PASS_PLAN };
