@@ -123,6 +123,7 @@ struct device {
     bool demands_bytes;    /* was opened for quantised models alone (Precision=int8) */
     bool fuses_chains;     /* wants element-wise operators in a row as one step (ops/chain.h) */
     bool fuses_attention;  /* … and attention that is spelled out (ops/attention.h) */
+    bool guards_attention; /* … also where a softmax that is not a number counts as zeros */
     bool fuses_preludes; /* … BatchNormalization before a convolution as part of it (ops/conv.h) */
     bool fuses_pools;    /* … a pool behind a convolution as part of it (ops/conv_pool.h) */
     bool fuses_shuffles; /* … a shuffle of channels as one step (ops/mix_channels.h) or part of one

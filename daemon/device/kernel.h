@@ -152,9 +152,9 @@ struct kernel {
     uint32_t layouts;
     /* Exceptions, 0 for none.  in[0] alone may also come in one of `in_layouts` while everything
      * else of the step has one of `layouts` (a first convolution: 3 plain channels in, blocked
-     * out).  When `out_layouts` is not 0, out[0] has one of those instead, whatever the inputs have
-     * (a global pool: blocked in, plain [N,C,1,1] out).  refuses() sees the layouts and has the
-     * last word. */
+     * out), and a transposition takes it in any of them.  When `out_layouts` is not 0, out[0] has
+     * one of those instead, whatever the inputs have (a global pool: blocked in, plain [N,C,1,1]
+     * out).  refuses() sees the layouts and has the last word. */
     uint32_t in_layouts;
     uint32_t out_layouts;
     /* NULL when it can do it, else why not (borrowed text).  Cheap; called before prepare. */

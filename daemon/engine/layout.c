@@ -27,8 +27,9 @@ struct node_options {
     uint32_t body;     /* thing of the cut */
     enum layout other; /* of side 1 */
     bool can_plain, can_blocked;
-    bool first_plain;      /* BLOCKED with a plain in[0] is as good */
-    bool first_only;       /* BLOCKED only with a plain in[0] */
+    bool first_plain; /* BLOCKED with a plain in[0] is as good */
+    bool first_only;  /* BLOCKED only with a plain in[0] */
+    bool first_any;   /* in[0] may have either layout, whatever the rest has (a transposition) */
     enum layout result[2]; /* of out[0], by body */
     uint64_t cost[2];      /* by body */
 };
@@ -101,18 +102,21 @@ static bool other_layout(const struct making *making, const struct node *node,
 static enum status find_options(struct making *making, struct node *node,
                                 struct node_options *options)
 {
-    struct node_layouts plain, blocked, mixed;
-    int plain_rank, blocked_rank = -1, mixed_rank = -1;
+    struct node_layouts plain, blocked, mixed, bent;
+    int plain_rank, blocked_rank = -1, mixed_rank = -1, bent_rank = -1;
 
     options->node = node;
     TRY(making_try(making, node, LAYOUT_PLAIN, LAYOUT_PLAIN, &plain, &plain_rank));
     if (other_layout(making, node, &options->other)) {
         TRY(making_try(making, node, options->other, options->other, &blocked, &blocked_rank));
         TRY(making_try(making, node, options->other, LAYOUT_PLAIN, &mixed, &mixed_rank));
+        if (options->other == LAYOUT_BLOCKED)
+            TRY(making_try(making, node, LAYOUT_PLAIN, options->other, &bent, &bent_rank));
     }
     options->can_plain = plain_rank >= 0;
     options->can_blocked = blocked_rank >= 0 || mixed_rank >= 0;
     options->first_only = blocked_rank < 0 && mixed_rank >= 0;
+    options->first_any = bent_rank >= 0 && bent_rank == plain_rank && mixed_rank == blocked_rank;
     options->first_plain = mixed_rank >= 0 && (blocked_rank < 0 || mixed_rank <= blocked_rank);
     options->result[0] = options->can_plain ? plain.result : LAYOUT_PLAIN;
     options->result[1] = blocked_rank >= 0 ? blocked.result
@@ -205,7 +209,8 @@ static void price_uses(struct layouting *layouting, const uint32_t *makers)
             const struct value *value = options->node->in[i];
             bool first = i == 0;
 
-            if (value == NULL || !value_is_blockable(making, value))
+            if (value == NULL || !value_is_blockable(making, value) ||
+                (first && options->first_any))
                 continue;
             price_use(layouting, value, makers[value->id],
                       first && options->first_only ? MIN_CUT_SIDE_0 : options->body,
@@ -292,7 +297,7 @@ static enum status settle_inputs(struct layouting *layouting, const struct node_
         struct value *value = node->in[i], *other;
         enum layout wanted = body;
 
-        if (value == NULL || !value_is_blockable(making, value))
+        if (value == NULL || !value_is_blockable(making, value) || (i == 0 && options->first_any))
             continue;
         if (i == 0 && body != LAYOUT_PLAIN && options->first_plain &&
             (options->first_only || making_layout(making, value) == LAYOUT_PLAIN))

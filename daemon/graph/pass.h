@@ -31,6 +31,7 @@ struct pass_context {
     bool weighs_bytes;     /* … and for float products whose weights stay bytes */
     bool fuses_chains;     /* the device takes element-wise operators in a row as one step */
     bool fuses_attention;  /* … and the products, masks and Softmax of attention in float32 */
+    bool guards_attention; /* … also where a softmax that is not a number counts as zeros */
     pass_attention_fn takes_attention; /* … in other types and with other masks; NULL: in none */
     void *attention_arg;
     bool fuses_preludes;  /* … a BatchNormalization before a convolution as part of it */

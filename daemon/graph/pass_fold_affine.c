@@ -3,6 +3,8 @@
  *      x ──> Conv(W, b) ──> BatchNormalization        becomes        x ──> Conv(sW, sb + t)
  *      x ──> Conv(W, b) ──> Mul(s) ──> Add(t)
  *
+ *      x ──> MatMul(W) ──> Add(b) ──> Mul(s)         becomes        x ──> MatMul(sW) ──> Add(sb)
+ *
  * Computed in double, rounded once.  Weights are rewritten only when the sum has no other user; a
  * weight shared by several convolutions stays as it is for the others. */
 #include "graph/match.h"
@@ -208,7 +210,8 @@ static struct channel_map map_channels(const struct linear *linear, const struct
     if (node_is(linear->node, "ConvTranspose")) {
         map.axis = CHANNEL_GROUPED;
         map.group_rows = (size_t)shape->dims[0] / (size_t)node_attr_int(linear->node, "group", 1);
-    } else if (node_is(linear->node, "Gemm") && node_attr_int(linear->node, "transB", 0) == 0) {
+    } else if (node_is(linear->node, "MatMul") ||
+               (node_is(linear->node, "Gemm") && node_attr_int(linear->node, "transB", 0) == 0)) {
         map.axis = CHANNEL_SECOND;
     }
     return map;
@@ -358,6 +361,95 @@ static enum status fold_next(struct graph *graph, struct node *node, bool *out_f
     return status;
 }
 
+/* --- factors behind a product and its bias ------------------------------------------------------
+ */
+
+/* Numbers along the last axis, or one for all: a row of so many, or a scalar. */
+static bool is_columns(const struct value *value, size_t channels)
+{
+    const struct shape *shape = value->constant != NULL ? &value->constant->tensor.shape : NULL;
+
+    return is_float_constant(value) && shape->rank <= 1 &&
+           (shape_count(shape) == 1 || shape_count(shape) == (int64_t)channels);
+}
+
+/* The bias of an Add behind a product: its place, or -1. */
+static int bias_place(const struct node *add, const struct value *product, size_t channels)
+{
+    for (int i = 0; node_is(add, "Add") && i < 2; i++)
+        if (add->in[1 - i] == product && is_columns(add->in[i], channels))
+            return i;
+    return -1;
+}
+
+static struct constant *scaled_bias(const struct constant *old, const struct affine *affine)
+{
+    const size_t step = shape_count(&old->tensor.shape) == 1 ? 0 : 1;
+    const int64_t dim = (int64_t)affine->channels;
+    struct shape shape = shape_make(1, &dim);
+    struct constant *made = constant_allocate(DTYPE_FLOAT, &shape);
+
+    for (size_t i = 0; made != NULL && i < affine->channels; i++)
+        ((float *)(uintptr_t)made->tensor.data)[i] =
+            (float)(tensor_float(&old->tensor, i * step) * affine->scale[i]);
+    return made;
+}
+
+static enum status scale_product(struct graph *graph, const struct linear *linear, struct node *add,
+                                 size_t place, struct node *scaling, const struct affine *affine)
+{
+    struct constant *weights = scaled_weights(linear, affine);
+    struct constant *bias = scaled_bias(add->in[place]->constant, affine);
+    struct value *weights_value, *bias_value, *out = scaling->out[0];
+
+    if (weights == NULL || bias == NULL) {
+        constant_unref(weights);
+        constant_unref(bias);
+        return STATUS_NO_MEMORY;
+    }
+    weights_value = graph_add_constant(graph, linear->node->in[1]->name, weights);
+    bias_value = graph_add_constant(graph, "", bias);
+    if (weights_value == NULL || bias_value == NULL)
+        return STATUS_NO_MEMORY;
+    node_set_input(linear->node, 1, weights_value);
+    node_set_input(add, place, bias_value);
+    graph_remove_node(graph, scaling);
+    node_set_output(add, 0, out);
+    return STATUS_OK;
+}
+
+/* A product of constant weights, its bias and a factor: a gain for each column, as ConvNeXt has one
+ * behind each block, or half of it, as Conformer takes it. */
+static enum status fold_gain(struct graph *graph, struct node *node)
+{
+    struct node *add, *scaling;
+    struct linear linear = {.node = node, .rank = 2};
+    struct affine affine;
+    enum status status = STATUS_OK;
+    int place;
+
+    if (!node_is(node, "MatMul") || node->inputs != 2 || node->out[0] == NULL ||
+        !is_float_constant(node->in[1]) || node->in[1]->constant->tensor.shape.rank != 2)
+        return STATUS_OK;
+    linear.channels = (size_t)node->in[1]->constant->tensor.shape.dims[1];
+    add = graph_single_user(graph, node->out[0]);
+    if (add == NULL || (place = bias_place(add, node->out[0], linear.channels)) < 0)
+        return STATUS_OK;
+    scaling = graph_single_user(graph, add->out[0]);
+    if ((!node_is(scaling, "Mul") && !node_is(scaling, "Div")) ||
+        !is_columns(scaling->in[scaling->in[0] == add->out[0]], linear.channels))
+        return STATUS_OK;
+    if (!affine_init(&affine, linear.channels))
+        return STATUS_NO_MEMORY;
+    linear.node = add; /* for the operand that is none of the constants */
+    if (read_arithmetic(&linear, scaling, &affine)) {
+        linear.node = node;
+        status = scale_product(graph, &linear, add, (size_t)place, scaling, &affine);
+    }
+    free(affine.scale);
+    return status;
+}
+
 static enum status run(struct graph *graph, const struct pass_context *context, struct error *err)
 {
     struct list *link = graph->nodes.next;
@@ -367,6 +459,8 @@ static enum status run(struct graph *graph, const struct pass_context *context, 
         struct node *node = CONTAINER_OF(link, struct node, link);
         bool folded;
 
+        if (fold_gain(graph, node) != STATUS_OK)
+            return pass_no_memory(err);
         do {
             if (fold_next(graph, node, &folded) != STATUS_OK)
                 return pass_no_memory(err);

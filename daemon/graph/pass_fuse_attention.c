@@ -4,11 +4,12 @@
  *
  * with up to two masks that are added, or that say by Where() which scores stay.  A mask that is
  * constant and a triangle exactly makes the step causal: it need not be read then, and neither need
- * keys that no query sees.  Transpositions that divide heads before it and put them together behind
- * it become the axes by which the step reads and writes.  In 16-bit types where the device says so;
- * the scores, their masks and the softmax may be float32 then, with a Cast before and one behind.
- * Runs when the products have taken in their scale, but no bias or residual yet: those would be the
- * masks.
+ * keys that no query sees.  Zeros may stand in for a softmax that is not a number, as PyTorch
+ * writes for a query that may look at nothing.  Transpositions that divide heads before it and put
+ * them together behind it become the axes by which the step reads and writes.  In 16-bit types
+ * where the device says so; the scores, their masks and the softmax may be float32 then, with a
+ * Cast before and one behind. Runs when the products have taken in their scale, but no bias or
+ * residual yet: those would be the masks.
  */
 #include <math.h>
 
@@ -280,6 +281,22 @@ static void find_result(const struct graph *graph, struct node *product, struct 
         finding->attrs.out.axis[perm->values[i]] = (uint8_t)i;
 }
 
+/* p of Where(IsNaN(p), 0, p) if nothing else uses what lies between; else `value` itself. */
+static struct value *unguarded(const struct graph *graph, struct value *value)
+{
+    const struct node *where = producer_is(value, "Where"), *is_nan;
+    double number;
+
+    if (where == NULL || graph_single_user(graph, value) == NULL ||
+        !value_number(where->in[1], value->shape.rank, &number) || number != 0)
+        return value;
+    is_nan = producer_is(where->in[0], "IsNaN");
+    return is_nan != NULL && is_nan->in[0] == where->in[2] && where->in[2]->users == 2 &&
+                   graph_single_user(graph, where->in[0]) != NULL
+               ? where->in[2]
+               : value;
+}
+
 static bool softmax_goes_by_keys(const struct node *softmax)
 {
     const struct shape *shape = &softmax->out[0]->shape;
@@ -291,18 +308,21 @@ static bool softmax_goes_by_keys(const struct node *softmax)
 static bool find(const struct graph *graph, struct node *product, struct finding *finding)
 {
     const struct matmul_attrs *attrs = product->attrs;
-    struct value *parts = uncast(graph, product->in[MATMUL_A], DTYPE_FLOAT, finding->dtype);
+    struct value *guarded = uncast(graph, product->in[MATMUL_A], DTYPE_FLOAT, finding->dtype);
+    struct value *parts = unguarded(graph, guarded);
     struct node *softmax = producer_is(parts, "Softmax");
     const struct shape *masks[2] = {NULL, NULL}, *expected;
     struct attention_geometry geometry;
     struct shape out;
 
     if (softmax == NULL || attrs->trans_a || attrs->has_scale ||
-        graph_single_user(graph, softmax->out[0]) == NULL || !softmax_goes_by_keys(softmax) ||
+        (parts == guarded && graph_single_user(graph, parts) == NULL) ||
+        !softmax_goes_by_keys(softmax) ||
         softmax->out[0]->shape.rank != product->in[MATMUL_B]->shape.rank ||
         !find_scores(graph, softmax->in[0], finding) ||
         finding->in[ATTENTION_Q]->shape.rank != softmax->out[0]->shape.rank)
         return false;
+    finding->attrs.zeroes_nan = parts != guarded;
     find_axes(graph, product->in[MATMUL_B], attrs->trans_b, &finding->attrs.v,
               &finding->in[ATTENTION_V]);
     find_result(graph, product, finding);
@@ -329,6 +349,8 @@ static bool is_taken(const struct pass_context *context, const struct finding *f
     const struct shape *shapes[ATTENTION_INPUTS] = {NULL};
     bool adds = !finding->attrs.is_causal;
 
+    if (finding->attrs.zeroes_nan && !context->guards_attention)
+        return false;
     for (size_t i = 0; i < finding->masks; i++)
         adds = adds && !is_choice(finding, i);
     if (finding->dtype == DTYPE_FLOAT && adds)

@@ -120,12 +120,13 @@ static bool may_move(const struct graph *graph, const struct node *node, struct 
 }
 
 /* t[i0,i1,…] of shape `tensor`, with ones put in front up to the permutation's rank, moved so that
- * transposing it by `perm` gives the old one. */
+ * transposing it by `perm` gives the old one.  Ones in front are left out again: what it meets has
+ * the permutation's rank. */
 static struct constant *untransposed(struct constant *source, const struct ints *perm)
 {
     const struct tensor *tensor = &source->tensor;
     size_t rank = perm->count, lead = rank - tensor->shape.rank;
-    struct shape old = {.rank = rank}, made = {.rank = rank};
+    struct shape old = {.rank = rank}, made = {.rank = rank}, kept;
     int64_t steps[SHAPE_MAX_RANK], at[SHAPE_MAX_RANK] = {0};
     size_t element = dtype_bytes(tensor->dtype);
     struct constant *constant;
@@ -139,8 +140,11 @@ static struct constant *untransposed(struct constant *source, const struct ints 
     /* steps[d]: elements from one index of the new dimension d to the next, in the old order */
     for (size_t i = 0; i < rank; i++)
         steps[perm->values[i]] = shape_product(&old, i + 1, rank);
+    for (lead = 0; lead < rank && made.dims[lead] == 1;)
+        lead++;
+    kept = shape_make(rank - lead, made.dims + lead);
     constant =
-        constant_restore(source) == STATUS_OK ? constant_allocate(tensor->dtype, &made) : NULL;
+        constant_restore(source) == STATUS_OK ? constant_allocate(tensor->dtype, &kept) : NULL;
     if (constant == NULL)
         return NULL;
     from = tensor->data;

@@ -26,6 +26,9 @@ struct attention_mask {
 
 struct attention_attrs {
     float scale;
+    /* A query whose softmax is not a number, as when masks of -inf leave it no key, takes zeros for
+     * it: softmax is followed by Where(IsNaN(p), 0, p).  Only where device.guards_attention. */
+    bool zeroes_nan;
     struct attention_mask mask[2]; /* of boolean masks */
     /* Behind the masks: query i sees the keys 0 to i + offset; scores of all others are `fill`. */
     bool is_causal;

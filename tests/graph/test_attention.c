@@ -74,6 +74,7 @@ static bool takes(void *arg, const struct attention_attrs *attrs, enum dtype dty
 static void run_on(struct spelled *s, struct value *out, bool wanted)
 {
     const struct pass_context context = {.fuses_attention = wanted,
+                                         .guards_attention = wanted,
                                          .takes_attention = wanted ? takes : NULL};
     struct value *in[] = {s->x[0], s->x[1], s->x[2], s->mask};
 
@@ -248,6 +249,46 @@ static void a_softmax_in_float32_between_16_bits_is_taken_in(void **state)
     graph_destroy(s.graph);
     for (int stop = 1; stop <= 2; stop++) {
         assert_null(narrow_attention(&s, stop));
+        graph_destroy(s.graph);
+    }
+}
+
+/* The scores of `begin` and what PyTorch writes behind a softmax that may be of nothing but -inf;
+ * `differs` 1: another number than zero, 2: others read the softmax, 3: its elements where it is a
+ * number. */
+static struct node *guarded_attention(struct spelled *s, int differs)
+{
+    struct value *is_nan, *out, *other = make_constant(s->graph, DTYPE_FLOAT, DIMS(1), NULL);
+
+    *(float *)(uintptr_t)other->constant->tensor.data = differs == 1 ? 1 : 0;
+    s->softmax = step(s, "Softmax", s->scores, NULL);
+    is_nan = step(s, "IsNaN", s->softmax, NULL);
+    out = differs == 3 ? make(s->graph, "Where", is_nan, s->softmax, other)
+                       : make(s->graph, "Where", is_nan, other, s->softmax);
+    assert_ok(graph_infer_node(s->graph, out->producer, NULL));
+    s->product = step(s, "MatMul", out, s->heads[2]);
+    s->result = turn(s, s->product, by_heads);
+    if (differs == 2)
+        s->result = step(s, "MatMul", s->softmax, s->product);
+    run_on(s, s->result, true);
+    return find_op(s->graph, "Attention");
+}
+
+static void zeros_for_a_softmax_of_nothing_are_taken_in(void **state)
+{
+    struct spelled s;
+    const struct node *node;
+
+    (void)state;
+    begin(&s);
+    node = guarded_attention(&s, 0);
+    assert_non_null(node);
+    assert_true(((const struct attention_attrs *)node->attrs)->zeroes_nan);
+    assert_int_equal(count_ops(s.graph, NULL), 1);
+    graph_destroy(s.graph);
+    for (int differs = 1; differs <= 3; differs++) {
+        begin(&s);
+        assert_null(guarded_attention(&s, differs));
         graph_destroy(s.graph);
     }
 }
@@ -446,6 +487,7 @@ int main(void)
         cmocka_unit_test(a_transposed_value_that_others_read_is_read_as_it_is),
         cmocka_unit_test(weights_that_others_read_stay),
         cmocka_unit_test(a_softmax_in_float32_between_16_bits_is_taken_in),
+        cmocka_unit_test(zeros_for_a_softmax_of_nothing_are_taken_in),
         cmocka_unit_test(softmax_along_another_axis_stays),
         cmocka_unit_test(masks_that_are_not_by_key_or_that_enlarge_stay),
         cmocka_unit_test(a_choice_of_scores_is_a_mask),

@@ -425,6 +425,40 @@ static void a_product_divided_by_a_number_is_scaled(void **state)
     }
 }
 
+static void an_operand_times_a_number_scales_the_product(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < 2; i++) { /* in front of a Transpose, too */
+        struct graph *graph = graph_create();
+        struct value *in[2] = {fed(graph, DIMS(8, 8)), fed(graph, DIMS(8, 8))};
+        struct value *a = apply(graph, "Mul", number(graph, 0.5f), in[0]);
+        struct value *b = apply(graph, "Div", in[1], number(graph, 4));
+        struct value *y =
+            apply(graph, "MatMul", a, i == 0 ? b : apply(graph, "Transpose", b, NULL));
+        const struct matmul_attrs *attrs = y->producer->attrs;
+
+        finish(graph, 2, in, apply(graph, "Mul", y, number(graph, 3)));
+        run(graph, &pass_fuse_scale);
+        assert_int_equal(count(graph, NULL), i + 1);
+        assert_true(attrs->has_scale);
+        assert_true(attrs->scale == 0.375f);
+        graph_destroy(graph);
+    }
+}
+
+static void an_operand_that_others_read_keeps_its_factor(void **state)
+{
+    struct graph *graph = graph_create();
+    struct value *in[2] = {fed(graph, DIMS(2, 5, 5)), fed(graph, DIMS(2, 5, 5))};
+    struct value *a = apply(graph, "Mul", number(graph, 0.5f), in[0]);
+
+    (void)state;
+    finish(graph, 2, in, apply(graph, "Add", a, apply(graph, "MatMul", a, in[1])));
+    run(graph, &pass_fuse_scale);
+    assert_int_equal(count(graph, "Mul"), 1);
+    graph_destroy(graph);
+}
+
 static void what_is_no_scale_stays(void **state)
 {
     (void)state;
@@ -437,6 +471,96 @@ static void what_is_no_scale_stays(void **state)
         finish(graph, 2, in, i == 0 ? apply(graph, "Div", c, y) : apply(graph, "Mul", y, c));
         run(graph, &pass_fuse_scale);
         assert_int_equal(count(graph, NULL), 2);
+        graph_destroy(graph);
+    }
+}
+
+/* ---- edges that are cut off ---- */
+
+static struct value *integers(struct graph *graph, int64_t a, int64_t b)
+{
+    struct shape shape = shape_make(1, &(int64_t){2});
+    struct constant *made = constant_allocate(DTYPE_INT64, &shape);
+
+    memcpy((void *)(uintptr_t)made->tensor.data, (const int64_t[]){a, b}, 2 * sizeof(a));
+    return graph_add_constant(graph, "", made);
+}
+
+/* [from, to) of the last axis and all of the one before it but its first `channel`. */
+static struct value *sliced(struct graph *graph, struct value *x, int64_t channel, int64_t from,
+                            int64_t to)
+{
+    struct node *node = graph_add_node(graph, NULL, op_find("", "Slice"), "slice", 4, 1);
+
+    node_set_input(node, 0, x);
+    node_set_input(node, 1, integers(graph, channel, from));
+    node_set_input(node, 2, integers(graph, INT64_MAX, to));
+    node_set_input(node, 3, integers(graph, 1, 2));
+    node_set_output(node, 0, graph_add_value(graph, ""));
+    assert_ok(graph_infer_node(graph, node, NULL));
+    return node->out[0];
+}
+
+/* Of 20 cells: 24 of Conv (four zeros on either side, three taps two apart), 42 of ConvTranspose
+ * (four taps, two apart). */
+static struct value *convolved(struct graph *graph, struct value *x, bool transposed)
+{
+    static const int64_t pads[] = {4, 4}, two[] = {2};
+    struct value *y =
+        apply(graph, transposed ? "ConvTranspose" : "Conv", x,
+              transposed ? constant(graph, DIMS(3, 4, 4)) : constant(graph, DIMS(4, 3, 3)));
+    struct node *node = y->producer;
+
+    if (transposed) {
+        *(struct ints *)node_attr(node, "strides") = (struct ints){1, two};
+    } else {
+        *(struct ints *)node_attr(node, "pads") = (struct ints){2, pads};
+        *(struct ints *)node_attr(node, "dilations") = (struct ints){1, two};
+    }
+    assert_ok(graph_infer_node(graph, node, NULL));
+    assert_int_equal(y->shape.dims[2], transposed ? 42 : 24);
+    return y;
+}
+
+static void what_is_cut_off_a_convolution_is_not_computed(void **state)
+{
+    (void)state;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        struct graph *graph = graph_create();
+        struct value *x = fed(graph, DIMS(1, 3, 20));
+        struct value *y = convolved(graph, x, transposed != 0);
+        const struct ints *pads;
+        struct node *node;
+
+        finish(graph, 1, &x, sliced(graph, y, 0, 1, transposed ? -3 : -4));
+        run(graph, &pass_fold_crop);
+        node = only(graph);
+        pads = node_attr_ints(node, "pads");
+        assert_int_equal(pads->count, 2);
+        assert_int_equal(pads->values[0], transposed ? 1 : 3);
+        assert_int_equal(pads->values[1], transposed ? 3 : 0);
+        assert_ok(graph_infer_node(graph, node, NULL));
+        assert_int_equal(node->out[0]->shape.dims[2], transposed ? 38 : 19);
+        graph_destroy(graph);
+    }
+}
+
+static void cuts_that_pads_cannot_make_stay(void **state)
+{
+    static const struct {
+        bool transposed;
+        int64_t channel, from, to;
+    } cases[] = {{false, 0, 5, 24}, {false, 0, 0, -5}, {false, 1, 0, -4}, {true, 0, 4, 42}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct graph *graph = graph_create();
+        struct value *x = fed(graph, DIMS(1, 3, 20));
+        struct value *y = convolved(graph, x, cases[i].transposed);
+
+        finish(graph, 1, &x, sliced(graph, y, cases[i].channel, cases[i].from, cases[i].to));
+        run(graph, &pass_fold_crop);
+        assert_int_equal(count(graph, "Slice"), 1);
         graph_destroy(graph);
     }
 }
@@ -640,7 +764,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_product_divided_by_a_number_is_scaled),
+        cmocka_unit_test(an_operand_times_a_number_scales_the_product),
+        cmocka_unit_test(an_operand_that_others_read_keeps_its_factor),
         cmocka_unit_test(what_is_no_scale_stays),
+        cmocka_unit_test(what_is_cut_off_a_convolution_is_not_computed),
+        cmocka_unit_test(cuts_that_pads_cannot_make_stay),
         cmocka_unit_test(a_channel_constant_becomes_the_bias_of_a_convolution),
         cmocka_unit_test(a_row_becomes_the_bias_of_a_product),
         cmocka_unit_test(what_is_no_bias_stays_an_addition),

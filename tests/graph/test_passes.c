@@ -269,6 +269,45 @@ static void gemm_takes_scale_and_keeps_alpha_and_beta_right(void **state)
     assert_true(node_attr_float(find_op(graph, "Gemm"), "beta", 0) == 1);
 }
 
+static void a_product_and_its_bias_take_the_gain_behind_them(void **state)
+{
+    static const double scaled[] = {10, 200, 30, 400}, shifted[] = {10, 200};
+    struct world *world = *state;
+    struct graph *graph = world->graph;
+    struct value *w =
+        make_constant(graph, DTYPE_FLOAT, 2, (const int64_t[]){2, 2}, (const float[]){1, 2, 3, 4});
+    struct value *sum = OP("Add", make_floats(graph, 2, (float[]){1, 2}), OP("MatMul", X, w));
+    const struct node *product, *add;
+
+    make_borders(graph, X, OP("Mul", make_floats(graph, 2, (float[]){10, 100}), sum));
+    run_pass(graph, &pass_fold_affine);
+    assert_int_equal(count_ops(graph, NULL), 2);
+    product = find_op(graph, "MatMul");
+    add = find_op(graph, "Add");
+    for (size_t i = 0; i < 4; i++)
+        assert_true(tensor_float(&product->in[1]->constant->tensor, i) == scaled[i]);
+    for (size_t i = 0; i < 2; i++)
+        assert_true(tensor_float(&add->in[0]->constant->tensor, i) == shifted[i]);
+}
+
+static void a_gain_of_other_columns_or_over_a_used_sum_stays(void **state)
+{
+    struct world *world = *state;
+    struct graph *graph = world->graph;
+    struct value *w =
+        make_constant(graph, DTYPE_FLOAT, 2, (const int64_t[]){2, 2}, (const float[]){1, 2, 3, 4});
+    struct value *column =
+        make_constant(graph, DTYPE_FLOAT, 2, (const int64_t[]){2, 1}, (const float[]){5, 6});
+    struct value *bias = make_floats(graph, 2, (float[]){1, 2});
+    struct value *used = OP("Add", OP("MatMul", X, w), bias);
+    struct value *y = OP("Mul", OP("Add", OP("MatMul", X, w), bias), column);
+
+    make_borders(graph, X, OP("Add", OP("Add", OP("Div", N(2), used), OP("Mul", used, N(3))), y));
+    run_pass(graph, &pass_fold_affine);
+    assert_int_equal(count_ops(graph, "Mul"), 2);
+    assert_int_equal(count_ops(graph, "Div"), 1);
+}
+
 /* --- fold_pad -----------------------------------------------------------------------------------
  */
 
@@ -357,6 +396,8 @@ int main(void)
         TEST(a_convolution_used_twice_keeps_its_weights),
         TEST(a_grouped_transposed_convolution_scales_its_own_channels),
         TEST(gemm_takes_scale_and_keeps_alpha_and_beta_right),
+        TEST(a_product_and_its_bias_take_the_gain_behind_them),
+        TEST(a_gain_of_other_columns_or_over_a_used_sum_stays),
         TEST(zeros_around_become_the_convolutions_padding),
         TEST(padding_with_another_number_stays),
         TEST(weights_that_are_shared_stay_shared),

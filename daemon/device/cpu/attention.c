@@ -11,8 +11,10 @@
  */
 #include "ops/attention.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "device/cpu/gemm.h"
 #include "device/cpu/soften.h"
@@ -26,6 +28,7 @@ struct attention_state {
     enum cpu_isa isa;
     const struct soften_ops *soften;
     float scale;
+    bool zeroes_nan;
     struct attention_view q, k, v, out, mask[2];
     bool has_mask[2];
     int64_t block; /* queries at a time */
@@ -147,6 +150,11 @@ static void soften(const struct job *job, int64_t head, int64_t row, int64_t row
             softened.mask_stride[count++] = s->mask[i].row;
         }
     s->soften->soften(&softened);
+    for (int64_t i = 0; i < rows && s->zeroes_nan; i++)
+        if (isnan(work->factors[i])) {
+            memset(work->scores + i * s->lds, 0, (size_t)s->lds * sizeof(float));
+            work->factors[i] = 1;
+        }
 }
 
 /* Queries [row, row + rows) of a head. */
@@ -221,6 +229,7 @@ static enum status resolve(const struct kernel_call *call, struct attention_stat
     TRY(attention_resolve(attrs, shapes[ATTENTION_Q], shapes[ATTENTION_K], shapes[ATTENTION_V],
                           shapes + ATTENTION_MASK, &state->geometry, err));
     state->scale = attrs->scale;
+    state->zeroes_nan = attrs->zeroes_nan;
     state->q = attention_view(shapes[ATTENTION_Q], &attrs->q);
     state->k = attention_view(shapes[ATTENTION_K], &attrs->k);
     state->v = attention_view(shapes[ATTENTION_V], &attrs->v);

@@ -13,7 +13,8 @@ struct batch_norm_state {
     bool doubles;
     double epsilon;
     size_t batch, channels, places;
-    size_t block; /* of the blocked layout; 0: plain */
+    size_t block; /* channels that lie side by side: of the blocked layout, or all of a matrix; 0:
+                     none */
     size_t wide_bytes;
 };
 
@@ -118,7 +119,10 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     state->batch = shape->rank > 0 ? (size_t)shape->dims[0] : 1;
     state->channels = shape->rank > 1 ? (size_t)shape->dims[1] : 1;
     state->places = shape->rank > 1 ? (size_t)shape_product(shape, 2, shape->rank) : 1;
-    state->block = call->in[0]->layout == LAYOUT_BLOCKED ? call->device->channel_block : 0;
+    if (call->in[0]->layout == LAYOUT_BLOCKED)
+        state->block = call->device->channel_block;
+    else if (state->places == 1 && !state->doubles)
+        state->block = state->channels;
     state->wide_bytes = wide_scratch_bytes(call);
     prepare->scratch_bytes =
         state->wide_bytes + padded_channels(state) * 2 * (sizeof(double) + sizeof(float));

@@ -192,6 +192,7 @@ static enum status open_cpu(const struct device_config *config, struct device **
     cpu->device.spreads_rows = true;
     cpu->device.channel_block = isa == CPU_AVX512 ? 16 : 8;
     cpu->device.fuses_attention = true;
+    cpu->device.guards_attention = true;
     cpu->device.fuses_preludes = isa != CPU_BASELINE; /* what direct.c needs */
     cpu->device.fuses_pools = isa != CPU_BASELINE;    /* … likewise */
     cpu->device.fuses_shuffles = isa != CPU_BASELINE; /* … and mix_channels.c */

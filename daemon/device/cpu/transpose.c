@@ -46,16 +46,17 @@ static void add_axis(struct move_box *box, int64_t dim, int64_t from, int64_t to
 
 static const char *refuse_transpose(const struct kernel_call *call)
 {
-    const struct operand *in = call->in[0];
+    const struct operand *both[] = {call->in[0], call->out[0]};
 
-    if (call->out[0]->layout != LAYOUT_PLAIN)
-        return "writes row-major only";
-    if (in->layout == LAYOUT_BLOCKED && in->shape.dims[1] % call->device->channel_block != 0)
-        return "channels are no multiple of the block";
+    for (size_t i = 0; i < 2; i++)
+        if (both[i]->layout == LAYOUT_BLOCKED &&
+            both[i]->shape.dims[1] % call->device->channel_block != 0)
+            return "channels are no multiple of the block";
     return NULL;
 }
 
-/* A blocked source has two axes for the channels; both go where axis 1 goes. */
+/* A blocked source has two axes for the channels, which both go where axis 1 goes; a blocked result
+ * has two as well, which both come from where its axis 1 comes from. */
 static enum status prepare_transpose(struct kernel_prepare *prepare, struct error *err)
 {
     const struct kernel_call *call = &prepare->call;
@@ -67,13 +68,16 @@ static enum status prepare_transpose(struct kernel_prepare *prepare, struct erro
     TRY(transpose_axes(call->attrs, &call->in[0]->shape, axes, err));
     geometry_of(call->in[0], call->device, &in);
     geometry_of(call->out[0], call->device, &out);
-    for (size_t i = 0; i < out.rank; i++) {
-        bool channels = call->in[0]->layout == LAYOUT_BLOCKED && axes[i] == 1;
+    for (size_t i = 0; i < call->out[0]->shape.rank; i++) {
+        bool from_blocks = call->in[0]->layout == LAYOUT_BLOCKED && axes[i] == 1;
+        bool to_blocks = call->out[0]->layout == LAYOUT_BLOCKED && i == 1;
+        int64_t dim = from_blocks || !to_blocks ? in.dims[axes[i]] : out.dims[i];
 
-        add_axis(&box, in.dims[axes[i]], in.strides[axes[i]],
-                 out.strides[i] * (channels ? block : 1));
-        if (channels)
-            add_axis(&box, block, 1, out.strides[i]);
+        add_axis(&box, dim, in.strides[axes[i]] * (to_blocks && !from_blocks ? block : 1),
+                 out.strides[i] * (from_blocks && !to_blocks ? block : 1));
+        if (from_blocks || to_blocks)
+            add_axis(&box, block, from_blocks ? 1 : in.strides[axes[i]],
+                     to_blocks ? 1 : out.strides[i]);
     }
     return keep(prepare, &box, 0);
 }
@@ -81,7 +85,8 @@ static enum status prepare_transpose(struct kernel_prepare *prepare, struct erro
 const struct kernel kernel_transpose_move = {
     .name = "cpu:move",
     .flags = KERNEL_STRIDED,
-    .in_layouts = 1 << LAYOUT_BLOCKED | 1 << LAYOUT_NHWC,
+    .layouts = 1 << LAYOUT_PLAIN | 1 << LAYOUT_BLOCKED,
+    .in_layouts = 1 << LAYOUT_PLAIN | 1 << LAYOUT_BLOCKED | 1 << LAYOUT_NHWC,
     .refuses = refuse_transpose,
     .prepare = prepare_transpose,
     .enqueue = run_box,

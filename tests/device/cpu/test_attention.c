@@ -81,7 +81,7 @@ static void weigh(const struct op_test *test, const struct test_array *in,
     for (int64_t key = 0; key < g->keys; key++)
         sum += parts[key] = exp(parts[key] - top);
     for (int64_t key = 0; key < g->keys; key++)
-        parts[key] /= sum;
+        parts[key] = attrs->zeroes_nan && isnan(sum) ? 0 : parts[key] / sum;
 }
 
 static void reference(const struct op_test *test, const struct test_array *in,
@@ -293,6 +293,31 @@ static void queries_without_keys_are_as_softmax_has_them(void **state)
     op_test_run(tester, &test);
 }
 
+#ifndef OP_TEST_ONE_ISA /* a device that guards attention */
+/* Whole blocks of queries without a key, and single ones among others. */
+static void queries_without_keys_take_zeros_where_that_is_wanted(void **state)
+{
+    enum { QUERIES = 150, KEYS = 150 };
+    static double mask[QUERIES][KEYS];
+    struct attention_attrs attrs = {.scale = 1,
+                                    .zeroes_nan = true,
+                                    .q = {{0, 1}},
+                                    .k = {{0, 1}},
+                                    .v = {{0, 1}},
+                                    .out = {{0, 1}}};
+    struct op_test test = make_test(&attrs, (struct shape)SHAPE(QUERIES, 3),
+                                    (struct shape)SHAPE(KEYS, 3), (struct shape)SHAPE(KEYS, 5));
+
+    (void)state;
+    for (int row = 0; row < QUERIES; row++)
+        for (int key = 0; key < KEYS; key++)
+            mask[row][key] = row > 130 || row % 9 == 4 || key < row ? -INFINITY : 0;
+    test.inputs = 4;
+    test.in[3] = (struct op_input){.dtype = type, .shape = SHAPE(QUERIES, KEYS), .values = mask[0]};
+    op_test_run(tester, &test);
+}
+#endif
+
 /* Keys are looked at in blocks: one that has none for a query may come before one that has. */
 static void the_first_keys_may_all_be_masked(void **state)
 {
@@ -433,6 +458,9 @@ int main(void)
         cmocka_unit_test(keys_and_values_are_shared_by_heads),
         cmocka_unit_test(masks_are_broadcast),
         cmocka_unit_test(queries_without_keys_are_as_softmax_has_them),
+#ifndef OP_TEST_ONE_ISA
+        cmocka_unit_test(queries_without_keys_take_zeros_where_that_is_wanted),
+#endif
         cmocka_unit_test(the_first_keys_may_all_be_masked),
         cmocka_unit_test(boolean_masks_say_which_scores_stay),
         cmocka_unit_test(causal_attention_sees_what_was_before),
