@@ -197,6 +197,8 @@ int main(void)
         cmocka_unit_test_setup(memory_that_comes_and_goes_meanwhile_is_not_taken_for_it,
                                clean_slate),
         cmocka_unit_test_setup(the_ledger_shows_it_as_a_kind_of_its_own, clean_slate),
+        cmocka_unit_test_setup(what_a_plan_of_the_library_holds_is_ours_until_it_goes, clean_slate),
+        cmocka_unit_test_setup(what_is_known_is_booked_between_loads, clean_slate),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
