@@ -13,7 +13,7 @@ find_library(M_LIBRARY m REQUIRED)
 find_program(PROTOC_C protoc-c REQUIRED)
 
 # Headers of outside libraries do not answer to our warnings.
-# oneDNN itself is opened at run time (device/cpu/onednn_library.c), and so is libgomp (team.c).
+# oneDNN itself is opened at run time (device/cpu/onednn/onednn_library.c), and so is libgomp (team.c).
 add_library(dnnl INTERFACE)
 target_include_directories(dnnl SYSTEM INTERFACE ${DNNL_INCLUDE_DIR})
 target_link_libraries(dnnl INTERFACE ${CMAKE_DL_LIBS})

@@ -9,10 +9,10 @@
 
 #define LOG_COMPONENT "regions"
 #include "base/clock.h"
+#include "base/guard.h"
 #include "base/utf8.h"
 #include "device/device.h"
 #include "observe/log.h"
-#include "base/guard.h"
 #include "regions/internal.h"
 
 struct regions {

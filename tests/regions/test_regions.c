@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "device/device.h"
 #include "base/guard.h"
+#include "device/device.h"
 #include "regions/regions.h"
 #include "support/fail_alloc.h"
 #include "support/unit.h"

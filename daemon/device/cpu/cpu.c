@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/list.h"
-#include "device/cpu/onednn.h"
+#include "device/cpu/onednn/onednn.h"
 #include "device/cpu/peak.h"
 #include "device/cpu/team.h"
 #include "device/host_source.h"

@@ -12,21 +12,21 @@ enum { LOOPS_CHUNK = 512 }; /* 16-bit floats are widened on the stack, so many a
 
 enum unary_loop {
 #define LOOP(name, ns, on_vectors, on_doubles) UNARY_##name,
-#include "device/cpu/unary_loops.def"
+#include "device/cpu/elements/unary_loops.def"
 #undef LOOP
     UNARY_LOOPS
 };
 
 enum binary_loop {
 #define LOOP(name, ns, on_vectors, on_doubles) BINARY_##name,
-#include "device/cpu/binary_loops.def"
+#include "device/cpu/elements/binary_loops.def"
 #undef LOOP
     BINARY_LOOPS
 };
 
 enum reduce_loop {
 #define REDUCE(name, mapped, combine, neutral) REDUCE_##name,
-#include "device/cpu/reduce_loops.def"
+#include "device/cpu/lines/reduce_loops.def"
 #undef REDUCE
     REDUCE_LOOPS
 };

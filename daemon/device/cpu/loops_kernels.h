@@ -23,7 +23,7 @@
         if (i < count)                                                                             \
             vstore_part(y + i, on_vector_##name(vload_part(x + i, count - i), va, vb), count - i); \
     }
-#include "device/cpu/unary_loops.def"
+#include "device/cpu/elements/unary_loops.def"
 #undef LOOP
 
 /* x^y by the C library; the powers that models are full of are said exactly. */
@@ -138,7 +138,7 @@ INLINE void scatter_rows(const float *lanes, size_t rows, size_t columns, float 
             c += tile->out_row_stride;                                                             \
         }                                                                                          \
     }
-#include "device/cpu/binary_loops.def"
+#include "device/cpu/elements/binary_loops.def"
 #undef LOOP
 
 #include "device/cpu/rows_kernels.h"
@@ -182,25 +182,25 @@ const struct loops SIMD_NAME(loops) = {
     .unary =
         {
 #define LOOP(name, ns, on_vectors, on_doubles) [UNARY_##name] = loop_##name,
-#include "device/cpu/unary_loops.def"
+#include "device/cpu/elements/unary_loops.def"
 #undef LOOP
         },
     .binary =
         {
 #define LOOP(name, ns, on_vectors, on_doubles) [BINARY_##name] = tile_##name,
-#include "device/cpu/binary_loops.def"
+#include "device/cpu/elements/binary_loops.def"
 #undef LOOP
         },
     .row =
         {
 #define REDUCE(name, mapped, combine, neutral) [REDUCE_##name] = row_##name,
-#include "device/cpu/reduce_loops.def"
+#include "device/cpu/lines/reduce_loops.def"
 #undef REDUCE
         },
     .columns =
         {
 #define REDUCE(name, mapped, combine, neutral) [REDUCE_##name] = columns_##name,
-#include "device/cpu/reduce_loops.def"
+#include "device/cpu/lines/reduce_loops.def"
 #undef REDUCE
         },
     .exp_row = exp_row,

@@ -102,7 +102,7 @@ INLINE void vstore_upto(float *p, vf x, size_t n)
                         n);                                                                        \
         }                                                                                          \
     }
-#include "device/cpu/reduce_loops.def"
+#include "device/cpu/lines/reduce_loops.def"
 #undef REDUCE
 
 /* y = e^(x - shift) with the largest x as shift; the sum is returned. */

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "device/cpu/int_gemm.h"
+#include "device/cpu/bytes/int_gemm.h"
 
 struct sample {
     struct int_shape shape;

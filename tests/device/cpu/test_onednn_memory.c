@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "device/cpu/onednn.h"
+#include "device/cpu/onednn/onednn.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 enum { SLACK = 4 }; /* a sanitizer's shadow and redzones are not the library's */

@@ -26,8 +26,8 @@ int seeded_vector(float *out, const float *in, int n, int bug, cudaStream_t stre
 int seeded_uninitialised(int *out, const int *in, int bug, cudaStream_t stream);
 /* out[index[i]] = i; the kernel itself is right: whether index was written is the caller's. */
 int seeded_scatter(int *out, const int *index, int n, cudaStream_t stream);
-/* Copies in to out through cp.async, twice.  bug 1: no wait; 2: no barrier behind it; 3: none before the
- * next copy; 4: it waits for all but the newest group. */
+/* Copies in to out through cp.async, twice.  bug 1: no wait; 2: no barrier behind it; 3: none
+ * before the next copy; 4: it waits for all but the newest group. */
 int seeded_async(float *out, const float *in, int bug, cudaStream_t stream);
 /* A shuffle.  bug 1: half of the lanes never come; 2: a lane is not in its own mask. */
 int seeded_shuffle(int *out, int bug, cudaStream_t stream);

@@ -38,7 +38,7 @@ enum reduce_way {
     REDUCE_MIN,
     REDUCE_PROD,
     REDUCE_MAX_OF_NUMBERS, /* a NaN is passed over */
-    REDUCE_LP /* (sum |x|^p)^(1/p) */
+    REDUCE_LP              /* (sum |x|^p)^(1/p) */
 };
 
 struct reduce {

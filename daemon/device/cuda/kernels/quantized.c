@@ -224,7 +224,7 @@ static enum status run_conv(const void *state, const struct kernel_call *call,
     const struct kernel kernel_##operator##_integers = {                                           \
         .name = "cuda:integers",                                                                   \
         .layouts = (taken),                                                                        \
-        .refuses = refuse_product,                                                                \
+        .refuses = refuse_product,                                                                 \
         .prepare = prepare_##kind,                                                                 \
         .enqueue = run_##kind,                                                                     \
         .release = free,                                                                           \

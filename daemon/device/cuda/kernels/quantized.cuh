@@ -1,4 +1,4 @@
-/* From sums of products of bytes to results: the CPU device's bytes (device/cpu/requantize.h). */
+/* From sums of products of bytes to results: the CPU device's bytes (device/cpu/bytes/requantize.h). */
 #ifndef DEVICE_CUDA_KERNELS_QUANTIZED_CUH
 #define DEVICE_CUDA_KERNELS_QUANTIZED_CUH
 

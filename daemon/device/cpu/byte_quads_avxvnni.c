@@ -1,1 +1,0 @@
-#include "device/cpu/byte_quads_kernels.h"

@@ -1,0 +1,1 @@
+#include "device/cpu/bytes/byte_quads_kernels.h"

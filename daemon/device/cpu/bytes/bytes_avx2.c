@@ -1,0 +1,1 @@
+#include "device/cpu/bytes/bytes_kernels.h"

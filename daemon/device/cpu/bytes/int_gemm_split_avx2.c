@@ -1,0 +1,2 @@
+#define SPLIT_QUADS
+#include "device/cpu/bytes/int_gemm_kernels.h"

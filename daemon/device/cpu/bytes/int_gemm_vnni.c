@@ -1,0 +1,1 @@
+#include "device/cpu/bytes/int_gemm_kernels.h"

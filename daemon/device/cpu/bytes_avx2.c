@@ -1,1 +1,0 @@
-#include "device/cpu/bytes_kernels.h"

@@ -1,0 +1,1 @@
+#include "device/cpu/conv/depthwise_kernels.h"

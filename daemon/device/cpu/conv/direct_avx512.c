@@ -1,0 +1,1 @@
+#include "device/cpu/conv/direct_kernels.h"

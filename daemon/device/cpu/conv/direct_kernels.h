@@ -1,0 +1,586 @@
+/* Direct convolution, included by direct_avx2.c and direct_avx512.c.
+ *
+ * A *step* is one tap of a few input channels: neighbours, or scattered, with an offset each (a
+ * group that begins anywhere, a shuffle).  The micro-kernel holds R neighbouring pixels by up to
+ * two vectors of output channels in registers and goes through steps: it reaches a step's R pixels
+ * by offsets from a table, so that it need not know what a tap is.  Where pixels of a step would
+ * not be neighbours (strides), or lie beyond the border, or where something is done to the input
+ * first (a prelude), the input of a tile is packed: with zeros around, columns sorted by their
+ * remainder to the stride.
+ *
+ * The weights of a *chunk* of steps stay in L1 while all pixels of a tile pass; between chunks the
+ * sums wait where the result will be.  An element is its bias, its residual (unless that is added
+ * behind the activation) and the products of steps and channels in order, whatever tile, group or
+ * chunk they fall into.
+ */
+#include "device/cpu/conv/direct.h"
+#include "device/cpu/conv/finish.h"
+#include "device/cpu/team.h"
+
+extern const struct direct_ops SIMD_NAME(direct_ops);
+
+enum {
+#if defined(__AVX512F__)
+    ROWS = 14,
+#else
+    ROWS = 6,
+#endif
+    FEW_STEPS = 4 /* too short for lines of the result to be fetched meanwhile */
+};
+
+/* ---- R pixels by B vectors ---- */
+
+struct strip {
+    const float *v; /* of the first pixel */
+    const int64_t *offsets;
+    int64_t steps;
+    const float *u;        /* [step][channel][B vectors] */
+    const float *bias;     /* NULL: y holds the sum of the steps before */
+    const float *residual; /* with a bias: added to it, unless it is NULL */
+    float *y;
+    int64_t y_block; /* floats to the next output block */
+    int64_t
+        y_pitch; /* … to the next pixel, of a transposed convolution; else they are neighbours */
+    float low, high;
+    const float *next; /* weights to be fetched into L2, `fetch` lines a step */
+    int64_t fetch;
+    int64_t ahead; /* floats from the pixels to those that come next; 0: they are near already */
+    int64_t times; /* so many groups of R pixels, one behind the other */
+};
+
+/* Half of the lines of the pixels that come next: the other half is for the step's neighbour. */
+INLINE void fetch_ahead(const int R, const int pitch, const float *v, int64_t step)
+{
+    v += pitch == 16 ? (step & 1) * pitch : 0;
+    UNROLL for (int r = 0; r < R; r += 2) __builtin_prefetch(v + r * pitch, 0, 3);
+}
+
+#define EACH(R, B) UNROLL for (int b = 0; b < B; b++) UNROLL for (int r = 0; r < R; r++)
+
+/* `pitch`: floats from a pixel to the next; `channels`: of a step, each with an offset when they
+ * are `scattered`; `y_pitch` as in the strip. */
+INLINE void micro(const int R, const int B, const int pitch, const int channels,
+                  const bool scattered, const int64_t y_pitch, const struct strip *strip)
+{
+    const int64_t fetch = strip->fetch, steps = strip->steps, y_block = strip->y_block;
+    const int64_t ahead = strip->ahead;
+    const vf low = vset1(strip->low), high = vset1(strip->high);
+    const float *next = strip->next, *from = strip->v, *residual = strip->residual;
+    float *y = strip->y;
+
+    for (int64_t i = 0; i < strip->times; i++, from += R * pitch, y += R * y_pitch) {
+        const float *u = strip->u;
+        vf s[ROWS][DIRECT_PANEL_BLOCKS];
+
+        if (strip->bias == NULL) {
+            EACH(R, B) s[r][b] = vload(y + b * y_block + r * y_pitch);
+        } else {
+            if (steps > FEW_STEPS)
+                EACH(R, B)
+            __builtin_prefetch(y + b * y_block + r * y_pitch, 1, 3);
+            EACH(R, B) s[r][b] = vload(strip->bias + b * VW);
+        }
+        if (residual != NULL) {
+            EACH(R, B) s[r][b] = vadd(s[r][b], vload(residual + b * y_block + r * y_pitch));
+            residual += R * y_pitch;
+        }
+        for (int64_t step = 0; step < steps; step++, next += 16 * fetch) {
+            const int64_t *offsets = strip->offsets + (scattered ? step * channels : step);
+            const float *v = from + offsets[0];
+
+            if (ahead != 0)
+                fetch_ahead(R, pitch, v + ahead, step);
+            UNROLL for (int k = 0; k < channels; k++, u += B * VW)
+            {
+                vf w[DIRECT_PANEL_BLOCKS];
+
+                if (k < fetch)
+                    __builtin_prefetch(next + k * 16, 0, 2);
+                if (scattered && k > 0)
+                    v = from + offsets[k];
+                UNROLL for (int b = 0; b < B; b++) w[b] = vload(u + b * VW);
+                UNROLL for (int r = 0; r < R; r++)
+                {
+                    vf x = vset1(v[r * pitch + (scattered ? 0 : k)]);
+
+                    UNROLL for (int b = 0; b < B; b++) vmac(s[r][b], x, w[b]);
+                }
+            }
+        }
+        EACH(R, B) vstore(y + b * y_block + r * y_pitch, vmin(high, vmax(low, s[r][b])));
+    }
+}
+
+typedef void (*micro_fn)(const struct strip *strip);
+
+#define MICRO(R)                                                                                   \
+    static void micro_##R##_1(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 1, VW, DIRECT_CHANNELS, false, VW, strip);                                        \
+    }                                                                                              \
+    static void micro_##R##_2(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 2, VW, DIRECT_CHANNELS, false, VW, strip);                                        \
+    }                                                                                              \
+    static void apart_##R##_1(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 1, VW, DIRECT_CHANNELS, false, strip->y_pitch, strip);                            \
+    }                                                                                              \
+    static void apart_##R##_2(const struct strip *strip)                                           \
+    {                                                                                              \
+        micro(R, 2, VW, DIRECT_CHANNELS, false, strip->y_pitch, strip);                            \
+    }                                                                                              \
+    static void thin_##R##_1(const struct strip *strip)                                            \
+    {                                                                                              \
+        micro(R, 1, 1, 1, false, VW, strip);                                                       \
+    }                                                                                              \
+    static void thin_##R##_2(const struct strip *strip)                                            \
+    {                                                                                              \
+        micro(R, 2, 1, 1, false, VW, strip);                                                       \
+    }                                                                                              \
+    static void scattered_##R##_1(const struct strip *strip)                                       \
+    {                                                                                              \
+        micro(R, 1, VW, DIRECT_SCATTERED, true, VW, strip);                                        \
+    }                                                                                              \
+    static void scattered_##R##_2(const struct strip *strip)                                       \
+    {                                                                                              \
+        micro(R, 2, VW, DIRECT_SCATTERED, true, VW, strip);                                        \
+    }
+#if defined(__AVX512F__)
+#define EACH_ROWS(do)                                                                              \
+    do                                                                                             \
+    (1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11) do(12) do(13) do(14)
+#else
+#define EACH_ROWS(do)                                                                              \
+    do                                                                                             \
+    (1) do(2) do(3) do(4) do(5) do(6)
+#endif
+EACH_ROWS(MICRO)
+
+enum way { NEIGHBOURS, THIN, APART, SCATTERED, WAYS };
+#define MICRO_ROW(R)                                                                               \
+    [R] = {{micro_##R##_1, micro_##R##_2},                                                         \
+           {thin_##R##_1, thin_##R##_2},                                                           \
+           {apart_##R##_1, apart_##R##_2},                                                         \
+           {scattered_##R##_1, scattered_##R##_2}},
+static const micro_fn micros[ROWS + 1][WAYS][DIRECT_PANEL_BLOCKS] = {EACH_ROWS(MICRO_ROW)};
+
+/* ---- a panel over neighbouring pixels ---- */
+
+struct part { /* of the weights: a chunk of steps of a panel */
+    const struct direct_phase *phase;
+    int64_t panel, chunk;
+};
+
+static bool is_last(struct part part)
+{
+    return part.chunk + 1 == part.phase->panels[part.panel].chunks;
+}
+
+static struct strip make_strip(const struct conv_run *run, struct part part, bool finishes)
+{
+    const struct direct *p = run->plan;
+    const struct direct_phase *phase = part.phase;
+    const struct direct_panel *panel = &phase->panels[part.panel];
+    const int64_t step = part.chunk * phase->chunk, width = panel->blocks * VW * p->channels;
+    const bool last = is_last(part);
+    struct strip strip = {.offsets = phase->offsets +
+                                     (panel->from + step) * (p->scattered ? p->channels : 1),
+                          .steps = last ? panel->steps - step : phase->chunk,
+                          .u = run->weights + panel->weights + step * width,
+                          .bias = part.chunk == 0 ? run->bias + panel->first * VW : NULL,
+                          .y_block = p->y_block,
+                          .y_pitch = p->apart[1] * VW,
+                          .low = last ? finish_low(&p->epilogue, finishes) : -__builtin_inff(),
+                          .high = last ? finish_high(&p->epilogue, finishes) : __builtin_inff()};
+
+    strip.next = strip.u + strip.steps * width;
+    strip.fetch = (width / 16 + p->strips - 1) / p->strips;
+    return strip;
+}
+
+/* What two clamps cannot do, on the rows that the micro-kernel left in L1. */
+static void finish_strip(const struct epilogue *epilogue, const struct strip *strip,
+                         const float *residual, int64_t blocks, int64_t rows)
+{
+    const bool apart = strip->y_pitch != VW;
+    const int64_t pieces = apart ? rows : 1, length = apart ? VW : rows * VW;
+
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t i = 0; i < pieces; i++) {
+            const int64_t at = b * strip->y_block + i * strip->y_pitch;
+
+            finish_row(epilogue, strip->y + at, residual != NULL ? residual + at : NULL, length);
+        }
+}
+
+static void run_segment(const struct conv_run *run, struct part part,
+                        const struct direct_segment *segment)
+{
+    const struct direct *p = run->plan;
+    const struct direct_panel *panel = &part.phase->panels[part.panel];
+    const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
+    const bool finishes = finish_is_needed(&p->epilogue, run->residual);
+    const bool finishes_now = finishes && is_last(part);
+    const float *residuals = run->residual != NULL
+                                 ? run->residual + segment->image * (p->residual_image - p->y_image)
+                                 : NULL;
+    const bool after = p->epilogue.residual_after;
+    const enum way way = p->thin           ? THIN
+                         : p->scattered    ? SCATTERED
+                         : p->apart[1] > 1 ? APART
+                                           : NEIGHBOURS;
+    struct strip strip = make_strip(run, part, finishes);
+    /* What is pooled has a place for one panel only. */
+    const int64_t first = segment->at + (p->pools ? 0 : panel->first * strip.y_block);
+    int64_t group = 0, done = 0;
+
+    while (group < groups) {
+        const int64_t at = first + done * strip.y_pitch;
+        const float *residual = residuals != NULL ? residuals + at : NULL;
+        const int64_t left_groups = groups - group, rows = (segment->pixels - done) / left_groups;
+
+        /* The larger ones come last. */
+        strip.times = finishes_now ? 1 : left_groups - (segment->pixels - done) % left_groups;
+        strip.v = segment->v + done * pitch;
+        strip.ahead = !p->packs && part.panel == 0 ? rows * VW : 0;
+        strip.y = run->y + at;
+        strip.residual = after || part.chunk > 0 ? NULL : residual;
+        micros[rows][way][panel->blocks - 1](&strip);
+        strip.next += strip.times * strip.steps * strip.fetch * 16;
+        if (finishes_now)
+            finish_strip(&p->epilogue, &strip, after ? residual : NULL, panel->blocks, rows);
+        group += strip.times;
+        done += strip.times * rows;
+    }
+}
+
+/* ---- tiles ---- */
+
+struct tile {
+    int64_t first, count; /* pixels of all lines, when flat; else lines */
+};
+
+static struct tile tile_at(const struct direct *p, int64_t index)
+{
+    const int64_t all = p->flat ? p->lines * p->line : p->lines;
+    struct tile tile = {.first = index * p->tile, .count = p->tile};
+
+    if (!p->flat && p->tile < p->out[0]) { /* tiles end with their image */
+        const int64_t of_image = (p->out[0] + p->tile - 1) / p->tile;
+
+        tile.first = index / of_image * p->out[0] + index % of_image * p->tile;
+        if (tile.count > p->out[0] - index % of_image * p->tile)
+            tile.count = p->out[0] - index % of_image * p->tile;
+    }
+    if (tile.count > all - tile.first)
+        tile.count = all - tile.first;
+    return tile;
+}
+
+struct prelude { /* of one block of channels */
+    vf scale, shift, low;
+};
+
+static struct prelude read_prelude(const struct conv_run *run, int64_t block)
+{
+    const struct direct *p = run->plan;
+
+    if (!p->prelude)
+        return (struct prelude){.scale = vset1(1)};
+    return (struct prelude){.scale = vload(p->scale + block * VW),
+                            .shift = vload(p->shift + block * VW),
+                            .low = vset1(p->prelude_low)};
+}
+
+/* Every stride'th of the vectors from x on. */
+static void copy_vectors(bool changed, const struct prelude *prelude, const float *x,
+                         int64_t stride, int64_t count, float *to)
+{
+    const struct prelude p = *prelude;
+
+    if (changed)
+        for (int64_t i = 0; i < count; i++, x += stride * VW)
+            vstore(to + i * VW, vmax(p.low, vfma(vload(x), p.scale, p.shift)));
+    else
+        for (int64_t i = 0; i < count; i++, x += stride * VW)
+            vstore(to + i * VW, vload(x));
+}
+
+/* Places of a flat tile: every stride'th pixel of every stride'th row. */
+static void pack_flat(const struct conv_run *run, struct tile tile, int64_t block)
+{
+    const struct direct *p = run->plan;
+    const struct prelude prelude = read_prelude(run, block);
+    const float *plane = run->x + block * p->in[0] * p->in[1] * VW;
+    float *to = run->scratch + block * p->block;
+
+    for (int64_t pixel = tile.first, end = tile.first + tile.count; pixel < end;) {
+        const int64_t image = pixel / p->line, y = pixel % p->line / p->out[1];
+        const int64_t x = pixel % p->out[1], left = end - pixel;
+        const int64_t count = left < p->out[1] - x ? left : p->out[1] - x;
+
+        copy_vectors(p->prelude, &prelude,
+                     plane + image * p->x_image +
+                         (y * p->stride[0] * p->in[1] + x * p->stride[1]) * VW,
+                     p->stride[1], count, to);
+        to += count * VW;
+        pixel += count;
+    }
+}
+
+/* Where the columns of one phase of a packed row lie inside of the input: [*from, *to). */
+static void find_columns(const struct direct *p, int64_t phase, int64_t columns, int64_t *from,
+                         int64_t *to)
+{
+    const int64_t stride = p->stride[1], first = phase - p->pad[1];
+
+    *from = first >= 0 ? 0 : (-first + stride - 1) / stride;
+    *to = p->in[1] > first ? (p->in[1] - first + stride - 1) / stride : 0;
+    *from = *from < columns ? *from : columns;
+    *to = *to > columns ? columns : *to < *from ? *from : *to;
+}
+
+/* A row of the input with zeros around it, or nothing but zeros when `x` is NULL. */
+static void pack_row(const struct direct *p, const float *x, const struct prelude *prelude,
+                     float *to)
+{
+    const int64_t stride = p->stride[1], columns = p->phase / VW;
+
+    for (int64_t phase = 0; phase < stride; phase++, to += p->phase) {
+        int64_t first, last;
+
+        find_columns(p, phase, columns, &first, &last);
+        if (x == NULL)
+            first = last = 0;
+        memset(to, 0, (size_t)(first * VW) * sizeof(float));
+        if (last > first)
+            copy_vectors(p->prelude, prelude, x + (first * stride + phase - p->pad[1]) * VW, stride,
+                         last - first, to + first * VW);
+        memset(to + last * VW, 0, (size_t)((columns - last) * VW) * sizeof(float));
+    }
+}
+
+INLINE void copy_columns(const float *x, const int64_t stride, int64_t count, float *to)
+{
+    for (int64_t i = 0; i < count; i++)
+        to[i] = x[i * stride];
+}
+
+static void pack_thin_row(const struct direct *p, const float *x, float *to)
+{
+    const int64_t stride = p->stride[1], columns = p->phase;
+
+    for (int64_t phase = 0; phase < stride; phase++, to += p->phase) {
+        int64_t first, last;
+
+        find_columns(p, phase, columns, &first, &last);
+        if (x == NULL)
+            first = last = 0;
+        memset(to, 0, (size_t)first * sizeof(float));
+        memset(to + last, 0, (size_t)(columns - last) * sizeof(float));
+        if (first == last)
+            continue;
+        if (stride == 2) /* known to the compiler: shuffles */
+            copy_columns(x + first * 2 + phase - p->pad[1], 2, last - first, to + first);
+        else
+            copy_columns(x + first * stride + phase - p->pad[1], stride, last - first, to + first);
+    }
+}
+
+static void pack_rows(const struct conv_run *run, struct tile tile, int64_t block)
+{
+    const struct direct *p = run->plan;
+    const int64_t pitch = p->thin ? 1 : VW, plane = p->in[0] * p->in[1] * pitch;
+    const struct prelude prelude =
+        p->thin ? (struct prelude){.scale = vzero()} : read_prelude(run, block);
+    const int64_t images = tile.count > p->out[0] ? tile.count / p->out[0] : 1;
+    const int64_t top = tile.first % p->out[0] * p->stride[0] - p->pad[0];
+    float *to = run->scratch + block * p->block;
+
+    for (int64_t i = 0; i < images; i++) {
+        const int64_t image = tile.first / p->out[0] + i;
+        const float *from = run->x + image * p->x_image + block * plane;
+
+        for (int64_t y = top; y < top + p->rows_of_image; y++, to += p->row) {
+            const float *row = y >= 0 && y < p->in[0] ? from + y * p->in[1] * pitch : NULL;
+
+            if (p->thin)
+                pack_thin_row(p, row, to);
+            else
+                pack_row(p, row, &prelude, to);
+        }
+    }
+}
+
+static void pack(const struct conv_run *run, struct tile tile, int64_t block)
+{
+    const struct direct *p = run->plan;
+
+    (p->flat ? pack_flat : pack_rows)(run, tile, block);
+}
+
+static void run_flat(const struct conv_run *run, struct tile tile, struct part part)
+{
+    const struct direct *p = run->plan;
+
+    for (int64_t pixel = tile.first, end = tile.first + tile.count; pixel < end;) {
+        const int64_t image = pixel / p->line, at = pixel % p->line, left = end - pixel;
+        struct direct_segment segment = {.at = image * p->y_image + at * VW,
+                                         .image = image,
+                                         .pixels = left < p->line - at ? left : p->line - at};
+
+        segment.v = p->packs ? run->scratch + (pixel - tile.first) * VW
+                             : run->x + image * p->x_image + at * VW;
+        run_segment(run, part, &segment);
+        pixel += segment.pixels;
+    }
+}
+
+static void run_lines(const struct conv_run *run, struct tile tile, struct part part)
+{
+    const struct direct *p = run->plan;
+    const int64_t top = tile.first % p->out[0], *place = part.phase->place;
+
+    for (int64_t i = 0; i < tile.count; i++) {
+        const int64_t image = (tile.first + i) / p->out[0], y = (tile.first + i) % p->out[0];
+        const int64_t row =
+            (image - tile.first / p->out[0]) * p->rows_of_image + (y - top) * p->stride[0];
+        const int64_t y_row = y * p->apart[0] + place[0];
+        const struct direct_segment segment = {
+            .v = run->scratch + row * p->row,
+            .at = p->pools ? i * p->size[1] * VW
+                           : image * p->y_image + (y_row * p->size[1] + place[1]) * VW,
+            .image = image,
+            .pixels = (p->size[1] - place[1] + p->apart[1] - 1) / p->apart[1]};
+
+        if (y_row < p->size[0])
+            run_segment(run, part, &segment);
+    }
+}
+
+static void run_tile(const struct conv_run *run, struct tile tile, int64_t panel)
+{
+    const struct direct *p = run->plan;
+
+    for (int64_t k = 0; k < p->phase_count; k++)
+        for (int64_t chunk = 0; chunk < p->phases[k].panels[panel].chunks; chunk++)
+            (p->flat ? run_flat : run_lines)(run, tile, (struct part){&p->phases[k], panel, chunk});
+}
+
+/* All members on one tile. */
+static void run_panels(const struct conv_run *run, unsigned member, unsigned members)
+{
+    const struct direct *p = run->plan;
+
+    for (int64_t t = 0; t < p->tiles; t++) {
+        const struct tile tile = tile_at(p, t);
+        size_t from, to;
+
+        if (p->packs) {
+            team_share((size_t)p->in_blocks, member, members, &from, &to);
+            for (int64_t c = (int64_t)from; c < (int64_t)to; c++)
+                pack(run, tile, c);
+            team_barrier();
+        }
+        team_share((size_t)p->panels, member, members, &from, &to);
+        for (int64_t q = (int64_t)from; q < (int64_t)to; q++)
+            run_tile(run, tile, q);
+        if (p->packs && t + 1 < p->tiles)
+            team_barrier();
+    }
+}
+
+static void run_tiles(const struct conv_run *all, unsigned member, unsigned members)
+{
+    const struct direct *p = all->plan;
+    struct conv_run run = *all;
+    size_t from, to;
+
+    run.scratch += (int64_t)member * p->scratch_floats;
+    team_share((size_t)p->tiles, member, members, &from, &to);
+    for (int64_t t = (int64_t)from; t < (int64_t)to; t++) {
+        const struct tile tile = tile_at(p, t);
+
+        for (int64_t c = 0; p->packs && c < p->in_blocks; c++)
+            pack(&run, tile, c);
+        for (int64_t q = 0; q < p->panels; q++)
+            run_tile(&run, tile, q);
+    }
+}
+
+static void run_pixels(const struct conv_run *run, const struct direct_segment *segment,
+                       int64_t from_panel, int64_t to_panel)
+{
+    const struct direct *p = run->plan;
+
+    for (int64_t q = from_panel; q < to_panel; q++)
+        for (int64_t chunk = 0; chunk < p->phases->panels[q].chunks; chunk++)
+            run_segment(run, (struct part){p->phases, q, chunk}, segment);
+}
+
+/* ---- a pool behind it ---- */
+
+struct pooled { /* rows [from, to) of the pool's result, and the lines that they come from */
+    int64_t image, from, to;
+    int64_t top; /* the first of them in their image */
+    struct tile tile;
+};
+
+static struct pooled pooled_at(const struct direct *p, int64_t index)
+{
+    const int64_t rows = p->pool.window.out[1], of_image = (rows + p->tile - 1) / p->tile;
+    struct pooled pooled = {.image = index / of_image, .from = index % of_image * p->tile};
+    int64_t end;
+
+    pooled.to = pooled.from + p->tile < rows ? pooled.from + p->tile : rows;
+    direct_pooled_lines(p, pooled.from, pooled.to, &pooled.top, &end);
+    pooled.tile = (struct tile){.first = pooled.image * p->out[0] + pooled.top,
+                                .count = end > pooled.top ? end - pooled.top : 0};
+    return pooled;
+}
+
+/* The sums of a panel lie in L2. */
+static void pool_panel(const struct direct *p, const struct pooled *pooled, int64_t panel,
+                       const float *sums, float *y)
+{
+    const struct direct_panel *blocks = &p->phases[0].panels[panel];
+    const int64_t row = p->pool.window.out[2] * VW, plane = p->pool.window.out[1] * row;
+
+    y += pooled->image * p->y_image + blocks->first * plane + pooled->from * row;
+    for (int64_t b = 0; b < blocks->blocks; b++)
+        p->pool_ops->rows(&p->pool, sums + b * p->y_block, pooled->top, pooled->from, pooled->to,
+                          y + b * plane);
+}
+
+static void run_pooled(const struct conv_run *all, unsigned member, unsigned members)
+{
+    const struct direct *p = all->plan;
+    struct conv_run run = *all;
+    size_t from, to;
+
+    run.scratch += (int64_t)member * p->scratch_floats;
+    run.y = run.scratch + p->packed_floats;
+    team_share((size_t)p->tiles, member, members, &from, &to);
+    for (int64_t t = (int64_t)from; t < (int64_t)to; t++) {
+        const struct pooled pooled = pooled_at(p, t);
+
+        for (int64_t c = 0; pooled.tile.count > 0 && c < p->in_blocks; c++)
+            pack(&run, pooled.tile, c);
+        for (int64_t q = 0; q < p->panels; q++) {
+            if (pooled.tile.count > 0)
+                run_tile(&run, pooled.tile, q);
+            pool_panel(p, &pooled, q, run.y, all->y);
+        }
+    }
+}
+
+static void run_all(const struct conv_run *run, unsigned member, unsigned members)
+{
+    const struct direct *p = run->plan;
+
+    (p->pools ? run_pooled : p->by_panels ? run_panels : run_tiles)(run, member, members);
+}
+
+const struct direct_ops SIMD_NAME(direct_ops) = {
+    .vector = VW, .rows = ROWS, .run = run_all, .pixels = run_pixels};

@@ -1,0 +1,1 @@
+#include "device/cpu/conv/mix_channels_kernels.h"

@@ -1,0 +1,1 @@
+#include "device/cpu/conv/pixels_kernels.h"

@@ -1,0 +1,1 @@
+#include "device/cpu/conv/pool_kernels.h"

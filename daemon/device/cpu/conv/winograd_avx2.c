@@ -1,0 +1,1 @@
+#include "device/cpu/conv/winograd_kernels.h"

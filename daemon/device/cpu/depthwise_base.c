@@ -1,1 +1,0 @@
-#include "device/cpu/depthwise_kernels.h"

@@ -1,1 +1,0 @@
-#include "device/cpu/direct_kernels.h"

@@ -1,1 +1,0 @@
-#include "device/cpu/gemm_kernels.h"

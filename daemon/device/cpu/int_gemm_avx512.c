@@ -1,1 +1,0 @@
-#include "device/cpu/int_gemm_kernels.h"

@@ -1,2 +1,0 @@
-#define SPLIT_QUADS
-#include "device/cpu/int_gemm_kernels.h"

@@ -1,1 +1,0 @@
-#include "device/cpu/mix_channels_kernels.h"

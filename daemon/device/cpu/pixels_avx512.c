@@ -1,1 +1,0 @@
-#include "device/cpu/pixels_kernels.h"

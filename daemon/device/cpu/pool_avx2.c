@@ -1,1 +1,0 @@
-#include "device/cpu/pool_kernels.h"

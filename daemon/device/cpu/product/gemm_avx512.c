@@ -1,0 +1,1 @@
+#include "device/cpu/product/gemm_kernels.h"

@@ -1,0 +1,1 @@
+#include "device/cpu/product/soften_kernels.h"

@@ -1,0 +1,1 @@
+#include "device/cpu/recurrent/recurrent_kernels.h"

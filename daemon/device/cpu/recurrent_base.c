@@ -1,1 +1,0 @@
-#include "device/cpu/recurrent_kernels.h"

@@ -1,1 +1,0 @@
-#include "device/cpu/soften_kernels.h"

@@ -1,1 +1,0 @@
-#include "device/cpu/winograd_kernels.h"
