@@ -105,7 +105,7 @@ static struct graph *make_chosen(int64_t rows, bool causal)
 
     *(float *)(uintptr_t)fill_value->constant->tensor.data = -FLT_MAX;
     for (int i = 0; i < TOKENS * TOKENS; i++)
-        ((uint8_t *)(uintptr_t)sees->tensor.data)[i] =
+        ((bool *)(uintptr_t)sees->tensor.data)[i] =
             causal ? i % TOKENS <= i / TOKENS : i % 3 != 0 || i % TOKENS == 1;
     for (unsigned i = 0; i < 3; i++)
         projected[i] =
