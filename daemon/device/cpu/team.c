@@ -111,6 +111,30 @@ void team_woke(void)
     last_ns = clock_now_ns();
 }
 
+/* What others would have saved until it is as much as waking them costs: then they are woken, as
+ * if the same went on for as long again (the rule for renting or buying skis).  A pause in which
+ * they would have fallen asleep again begins anew. */
+enum { WAKE_NS = 100000 };
+
+static _Thread_local struct {
+    int64_t end_ns; /* of the last piece, if the guess was right */
+    double saved_ns;
+} alone;
+
+bool team_is_missed(double nanoseconds)
+{
+    const int64_t now_ns = clock_now_ns();
+
+    if (now_ns - alone.end_ns > AWAKE_NS)
+        alone.saved_ns = 0;
+    alone.end_ns = now_ns + (int64_t)nanoseconds;
+    alone.saved_ns += nanoseconds / 2;
+    if (alone.saved_ns < WAKE_NS)
+        return false;
+    alone.saved_ns = 0;
+    return true;
+}
+
 void team_barrier(void)
 {
     if (openmp.is_there)

@@ -28,21 +28,26 @@ void team_barrier(void);
 bool team_is_awake(void);
 /* There was a region of somebody else's (oneDNN's) until now. */
 void team_woke(void);
+/* Whether the pieces of work that the calling thread did alone, one close behind the other and with
+ * the one of so many nanoseconds that begins now, would have paid for waking the others. */
+bool team_is_missed(double nanoseconds);
 
 /* How many of `threads` may be worth waking for so many nanoseconds of work.  A region costs 2 us
  * when the others are awake; on a busy machine one of them may come a time slice late. */
 static inline unsigned team_most(unsigned threads, double nanoseconds)
 {
-    return nanoseconds < 30000 ? 1 : threads;
+    return nanoseconds < 15000 ? 1 : threads;
 }
 
 /* The same when work begins: to wake those that have gone to sleep since the last region costs 30
- * to 130 us, which short work does not pay back. */
+ * to 130 us, which short work does not pay back, unless much of it follows. */
 static inline unsigned team_size(unsigned threads, double nanoseconds)
 {
     const unsigned most = team_most(threads, nanoseconds);
 
-    return most > 1 && nanoseconds < 100000 && !team_is_awake() ? 1 : most;
+    if (most == 1 || nanoseconds >= 100000 || team_is_awake() || team_is_missed(nanoseconds))
+        return most;
+    return 1;
 }
 
 /* Member's share [*from, *to) of `count` things. */
