@@ -43,7 +43,8 @@ struct state {
     struct conv_step step;
     struct direct_phase *phases;
     struct direct_panel *panels; /* of all phases */
-    int64_t offsets[];           /* of all phases */
+    struct direct_stretch *stretches;
+    int64_t offsets[]; /* of all phases */
 };
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -54,6 +55,24 @@ static int64_t ceil_div(int64_t a, int64_t b)
 static int64_t round_to(int64_t a, int64_t b)
 {
     return ceil_div(a, b) * b;
+}
+
+static void set_axes(struct direct *p, const struct phases_form *form)
+{
+    const struct window *w = &form->geometry.window;
+
+    for (size_t i = 0; i < 2; i++) {
+        const struct phases_axis axis = phases_axis(form, i);
+
+        p->in[i] = w->in[i];
+        p->out[i] = phases_places(&axis, 0);
+        p->size[i] = w->out[i];
+        p->apart[i] = axis.phases;
+        p->kernel[i] = form->transposed ? axis.reach + 1 : w->kernel[i];
+        p->stride[i] = axis.step;
+        p->dilation[i] = form->transposed ? 1 : w->dilation[i];
+        p->pad[i] = -axis.base;
+    }
 }
 
 /* What is known before the work is cut: channels, their groups and shuffles, steps and panels. */
@@ -81,6 +100,8 @@ static struct direct begin_plan(const struct kernel_call *call, const struct pha
         p.filter_shuffle = attrs->filter_shuffle;
     }
     p.in_blocks = ceil_div(g->in_channels, direct_pitch(&p));
+    set_axes(&p, form);
+    direct_choose_spread(call, &p);
     direct_choose_channels(&p);
     return p;
 }
@@ -157,24 +178,6 @@ static const char *refuses_pool(const struct kernel_call *call)
 }
 
 /* ---- cutting the work ---- */
-
-static void set_axes(struct direct *p, const struct phases_form *form)
-{
-    const struct window *w = &form->geometry.window;
-
-    for (size_t i = 0; i < 2; i++) {
-        const struct phases_axis axis = phases_axis(form, i);
-
-        p->in[i] = w->in[i];
-        p->out[i] = phases_places(&axis, 0);
-        p->size[i] = w->out[i];
-        p->apart[i] = axis.phases;
-        p->kernel[i] = form->transposed ? axis.reach + 1 : w->kernel[i];
-        p->stride[i] = axis.step;
-        p->dilation[i] = form->transposed ? 1 : w->dilation[i];
-        p->pad[i] = -axis.base;
-    }
-}
 
 /* Whether every pixel out comes from one pixel in. */
 static bool is_pointwise(const struct direct *p)
@@ -299,8 +302,7 @@ static int64_t lookups_of(const struct direct *p)
     return p->scattered ? p->channels : 1;
 }
 
-/* Of a channel; those that fill up the last step have weights of zero. */
-static int64_t offset_of(const struct direct *p, int64_t channel)
+int64_t direct_offset_of(const struct direct *p, int64_t channel)
 {
     const int64_t pitch = direct_pitch(p);
 
@@ -326,8 +328,8 @@ static int64_t set_offsets(const struct direct *p, const struct phases_form *for
                 if (phases_meet(form, axes, 0, place[0], i, &y) &&
                     phases_meet(form, axes, 1, place[1], j, &x)) {
                     for (int64_t k = 0; k < lookups; k++)
-                        *to++ = offset_of(p, c + k) + y * p->row + x % p->stride[1] * p->phase +
-                                x / p->stride[1] * pitch;
+                        *to++ = direct_offset_of(p, c + k) + y * p->row +
+                                x % p->stride[1] * p->phase + x / p->stride[1] * pitch;
                     steps++;
                 }
     return steps;
@@ -345,9 +347,10 @@ static void set_phases(const struct phases_form *form, struct state *state)
             struct direct_phase *phase = &state->phases[k++];
 
             *phase = (struct direct_phase){.place = {y, x}, .offsets = offsets, .panels = panels};
-            steps = set_offsets(p, form, axes, phase->place, offsets);
+            steps = p->spread ? direct_set_spread_offsets(p, offsets)
+                              : set_offsets(p, form, axes, phase->place, offsets);
             offsets += steps * lookups_of(p);
-            phase->chunk = choose_chunk(p, steps);
+            phase->chunk = choose_chunk(p, p->spread ? direct_tap_steps(p) : steps);
             weights += direct_set_panels(p, steps, phase->chunk, weights, panels);
         }
 }
@@ -372,7 +375,6 @@ static void set_operands(const struct kernel_call *call, const struct phases_for
     const int64_t pitch = direct_pitch(p);
     int64_t y_floats;
 
-    set_axes(p, form);
     if (call->op == &op_conv_pool)
         set_pool(call, p);
     p->x_image = operand_stride(call->in[CONV_X], p->in_blocks * p->in[0] * p->in[1] * pitch);
@@ -383,9 +385,13 @@ static void set_operands(const struct kernel_call *call, const struct phases_for
     p->residual_image =
         p->epilogue.has_residual ? operand_stride(call->in[CONV_RESIDUAL], y_floats) : p->y_image;
     p->flat = !p->thin && !form->transposed && !p->pools && is_pointwise(p);
-    p->packs = !p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1;
+    p->packs = !p->spread && (!p->flat || p->prelude || p->stride[0] != 1 || p->stride[1] != 1);
     p->line = p->flat ? p->out[0] * p->out[1] : p->out[1];
     p->lines = p->flat ? p->images : p->images * p->out[0];
+    if (p->spread) {
+        p->row = p->phase = p->in[1] * pitch;
+        return;
+    }
     p->phase = ceil_div((p->out[1] - 1) * p->stride[1] + (p->kernel[1] - 1) * p->dilation[1] + 1,
                         p->stride[1]) *
                pitch;
@@ -434,6 +440,9 @@ static void make_plan(const struct kernel_call *call, const struct phases_form *
                            : p->tile * ceil_div(p->line, ops->rows);
     p->phase_count = p->apart[0] * p->apart[1];
     p->phases = state->phases;
+    p->stretches = state->stretches;
+    if (p->spread)
+        direct_set_stretches(p, state->stretches);
     set_phases(form, state);
 }
 
@@ -443,11 +452,14 @@ enum status direct_share(struct kernel_prepare *prepare, const struct direct *p,
                          struct conv_step *step)
 {
     const struct direct_ops *ops = direct_ops_for(cpu_isa_of(prepare->call.device));
-    char format[PHASES_FORMAT_BYTES + 32], by_phases[PHASES_FORMAT_BYTES];
+    char format[2 * PHASES_FORMAT_BYTES], by_phases[PHASES_FORMAT_BYTES];
 
     *step = (struct conv_step){
         .epilogue = &p->epilogue, .plan = p, .run = ops->run, .members = p->members};
     phases_format(&p->form, by_phases);
+    if (p->spread)
+        snprintf(by_phases, sizeof(by_phases), " taps %" PRId64 "-%" PRId64 " %" PRId64 "-%" PRId64,
+                 p->met[0].from, p->met[0].end, p->met[1].from, p->met[1].end);
     snprintf(format, sizeof(format), "direct %" PRId64 " by %" PRId64 " /%" PRId64 " %" PRId64 "%s",
              p->channels, p->vector, p->groups, p->filter_shuffle, by_phases);
     return conv_step_share(prepare, format, (size_t)direct_weight_floats(p) * sizeof(float),
@@ -466,7 +478,8 @@ static struct state *create(const struct kernel_call *call, const struct phases_
     const size_t panels = (size_t)plan.panels;
     const size_t bytes =
         sizeof(struct state) + offsets * sizeof(int64_t) +
-        phases * (sizeof(struct direct_phase) + panels * sizeof(struct direct_panel));
+        phases * (sizeof(struct direct_phase) + panels * sizeof(struct direct_panel)) +
+        (size_t)plan.stretch_count * sizeof(struct direct_stretch);
     struct state *state = calloc(1, bytes);
 
     if (state == NULL)
@@ -476,6 +489,7 @@ static struct state *create(const struct kernel_call *call, const struct phases_
     state->ops = direct_ops_for(cpu_isa_of(call->device));
     state->phases = (struct direct_phase *)(void *)(state->offsets + offsets);
     state->panels = (struct direct_panel *)(void *)(state->phases + phases);
+    state->stretches = (struct direct_stretch *)(void *)(state->panels + phases * panels);
     make_plan(call, form, inner, state);
     return state;
 }
@@ -515,6 +529,7 @@ static enum status prepare(struct kernel_prepare *prepare, struct error *err)
     snprintf(prepare->note, sizeof(prepare->note), "direct%s, %s of %" PRId64 "%s, %s",
              p->prelude                                    ? " behind scale and shift"
              : p->x_shuffle != 0 || p->filter_shuffle != 0 ? " of shuffled channels"
+             : p->spread                                   ? " by taps that meet cells"
                                                            : "",
              p->by_panels ? "panels, tiles" : "tiles", p->tile,
              p->flat    ? ""

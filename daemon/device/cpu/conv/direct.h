@@ -30,6 +30,16 @@ struct direct_phase {
     const struct direct_panel *panels;
 };
 
+struct direct_range { /* [from, end) */
+    int64_t from, end;
+};
+
+/* Neighbours in a line that the same columns of taps meet. */
+struct direct_stretch {
+    int64_t from, pixels;
+    struct direct_range taps;
+};
+
 struct direct {
     struct phases_form form;
     int64_t vector; /* channels a block */
@@ -70,9 +80,15 @@ struct direct {
     int64_t rows_of_image;     /* of the packed rows of a tile */
     int64_t packed_floats;
     int64_t strips;   /* about how often the micro-kernel runs in a tile for a chunk */
-    int64_t taps;     /* of the kernel */
+    int64_t taps;     /* of the kernel; spread: those that are met */
     int64_t channels; /* of a step */
     bool scattered;   /* … each has an offset of its own */
+    /* Taps so far apart that many meet only padding: each by itself, where it meets cells, from the
+     * input as it lies.  Steps are sorted by taps then, and chunks end with their tap. */
+    bool spread;
+    struct direct_range met[2]; /* rows and columns of taps that meet a cell anywhere */
+    int64_t stretch_count;
+    const struct direct_stretch *stretches; /* of a line */
     int64_t phase_count;
     const struct direct_phase *phases;
     int64_t scratch_floats; /* of a member, or of all when by_panels; what is packed comes first */
@@ -127,6 +143,32 @@ static inline int64_t direct_pitch(const struct direct *p)
 {
     return p->thin ? 1 : p->vector;
 }
+
+/* The taps along an axis that meet a cell at a place of the result (of stride 1). */
+static inline struct direct_range direct_met_at(const struct direct *p, size_t axis, int64_t place)
+{
+    const int64_t d = p->dilation[axis], first = place - p->pad[axis], left = p->in[axis] - first;
+    const int64_t from = first < 0 ? (d - 1 - first) / d : 0,
+                  end = left > 0 ? (left + d - 1) / d : 0;
+
+    return (struct direct_range){from, end < p->kernel[axis] ? end : p->kernel[axis]};
+}
+
+/* Steps of one tap. */
+static inline int64_t direct_tap_steps(const struct direct *p)
+{
+    return (p->in_channels + p->channels - 1) / p->channels;
+}
+
+/* spread.c: decides whether a plan with axes spreads, and counts the taps and stretches. */
+void direct_choose_spread(const struct kernel_call *call, struct direct *p);
+void direct_set_stretches(const struct direct *p, struct direct_stretch *to);
+/* Fills the offsets of all steps and returns how many they are. */
+int64_t direct_set_spread_offsets(const struct direct *p, int64_t *to);
+
+/* Where a channel of the input lies, in floats behind a pixel's first block; those that fill up the
+ * last step have weights of zero. */
+int64_t direct_offset_of(const struct direct *p, int64_t channel);
 
 /* Sets the channels of a step and counts the panels. */
 void direct_choose_channels(struct direct *p);

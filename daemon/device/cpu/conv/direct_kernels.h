@@ -169,12 +169,23 @@ static const micro_fn micros[ROWS + 1][WAYS][DIRECT_PANEL_BLOCKS] = {EACH_ROWS(M
 
 struct part { /* of the weights: a chunk of steps of a panel */
     const struct direct_phase *phase;
-    int64_t panel, chunk;
+    int64_t panel;
+    int64_t step, steps; /* from which one, how many */
+    bool begins, ends;   /* a sum */
 };
 
-static bool is_last(struct part part)
+static struct part part_at(const struct direct_phase *phase, int64_t panel, int64_t chunk)
 {
-    return part.chunk + 1 == part.phase->panels[part.panel].chunks;
+    const struct direct_panel *all = &phase->panels[panel];
+    const int64_t step = chunk * phase->chunk;
+    const bool ends = chunk + 1 == all->chunks;
+
+    return (struct part){.phase = phase,
+                         .panel = panel,
+                         .step = step,
+                         .steps = ends ? all->steps - step : phase->chunk,
+                         .begins = chunk == 0,
+                         .ends = ends};
 }
 
 static struct strip make_strip(const struct conv_run *run, struct part part, bool finishes)
@@ -182,17 +193,16 @@ static struct strip make_strip(const struct conv_run *run, struct part part, boo
     const struct direct *p = run->plan;
     const struct direct_phase *phase = part.phase;
     const struct direct_panel *panel = &phase->panels[part.panel];
-    const int64_t step = part.chunk * phase->chunk, width = panel->blocks * VW * p->channels;
-    const bool last = is_last(part);
-    struct strip strip = {.offsets = phase->offsets +
-                                     (panel->from + step) * (p->scattered ? p->channels : 1),
-                          .steps = last ? panel->steps - step : phase->chunk,
-                          .u = run->weights + panel->weights + step * width,
-                          .bias = part.chunk == 0 ? run->bias + panel->first * VW : NULL,
-                          .y_block = p->y_block,
-                          .y_pitch = p->apart[1] * VW,
-                          .low = last ? finish_low(&p->epilogue, finishes) : -__builtin_inff(),
-                          .high = last ? finish_high(&p->epilogue, finishes) : __builtin_inff()};
+    const int64_t width = panel->blocks * VW * p->channels;
+    struct strip strip = {
+        .offsets = phase->offsets + (panel->from + part.step) * (p->scattered ? p->channels : 1),
+        .steps = part.steps,
+        .u = run->weights + panel->weights + part.step * width,
+        .bias = part.begins ? run->bias + panel->first * VW : NULL,
+        .y_block = p->y_block,
+        .y_pitch = p->apart[1] * VW,
+        .low = part.ends ? finish_low(&p->epilogue, finishes) : -__builtin_inff(),
+        .high = part.ends ? finish_high(&p->epilogue, finishes) : __builtin_inff()};
 
     strip.next = strip.u + strip.steps * width;
     strip.fetch = (width / 16 + p->strips - 1) / p->strips;
@@ -221,7 +231,7 @@ static void run_segment(const struct conv_run *run, struct part part,
     const struct direct_panel *panel = &part.phase->panels[part.panel];
     const int64_t groups = (segment->pixels + ROWS - 1) / ROWS, pitch = p->thin ? 1 : VW;
     const bool finishes = finish_is_needed(&p->epilogue, run->residual);
-    const bool finishes_now = finishes && is_last(part);
+    const bool finishes_now = finishes && part.ends;
     const float *residuals = run->residual != NULL
                                  ? run->residual + segment->image * (p->residual_image - p->y_image)
                                  : NULL;
@@ -245,7 +255,7 @@ static void run_segment(const struct conv_run *run, struct part part,
         strip.v = segment->v + done * pitch;
         strip.ahead = !p->packs && part.panel == 0 ? rows * VW : 0;
         strip.y = run->y + at;
-        strip.residual = after || part.chunk > 0 ? NULL : residual;
+        strip.residual = after || !part.begins ? NULL : residual;
         micros[rows][way][panel->blocks - 1](&strip);
         strip.next += strip.times * strip.steps * strip.fetch * 16;
         if (finishes_now)
@@ -465,7 +475,62 @@ static void run_tile(const struct conv_run *run, struct tile tile, int64_t panel
 
     for (int64_t k = 0; k < p->phase_count; k++)
         for (int64_t chunk = 0; chunk < p->phases[k].panels[panel].chunks; chunk++)
-            (p->flat ? run_flat : run_lines)(run, tile, (struct part){&p->phases[k], panel, chunk});
+            (p->flat ? run_flat : run_lines)(run, tile, part_at(&p->phases[k], panel, chunk));
+}
+
+/* ---- taps that are spread ---- */
+
+struct tap { /* by its row and column; from which step on */
+    int64_t row, column, step;
+};
+
+/* One tap, or some of its channels, wherever it meets cells. */
+static void run_tap(const struct conv_run *run, struct tile tile, struct part part, struct tap tap)
+{
+    const struct direct *p = run->plan;
+    const bool first = part.step == tap.step;
+    const bool last = part.step + part.steps == tap.step + direct_tap_steps(p);
+
+    for (int64_t i = 0; i < tile.count; i++) {
+        const int64_t image = (tile.first + i) / p->out[0], y = (tile.first + i) % p->out[0];
+        const struct direct_range rows = direct_met_at(p, 0, y);
+
+        if (tap.row < rows.from || tap.row >= rows.end)
+            continue;
+        for (int64_t k = 0; k < p->stretch_count; k++) {
+            const struct direct_stretch *s = &p->stretches[k];
+            const struct direct_segment segment = {
+                .v = run->x + image * p->x_image + y * p->row + s->from * VW,
+                .at = image * p->y_image + (y * p->out[1] + s->from) * VW,
+                .image = image,
+                .pixels = s->pixels};
+
+            if (tap.column < s->taps.from || tap.column >= s->taps.end)
+                continue;
+            part.begins = first && tap.row == rows.from && tap.column == s->taps.from;
+            part.ends = last && tap.row + 1 == rows.end && tap.column + 1 == s->taps.end;
+            run_segment(run, part, &segment);
+        }
+    }
+}
+
+static void run_spread(const struct conv_run *run, struct tile tile, int64_t panel)
+{
+    const struct direct *p = run->plan;
+    const int64_t steps = direct_tap_steps(p), chunk = p->phases->chunk;
+    struct tap tap = {.step = 0};
+
+    for (tap.row = p->met[0].from; tap.row < p->met[0].end; tap.row++)
+        for (tap.column = p->met[1].from; tap.column < p->met[1].end; tap.column++) {
+            for (int64_t done = 0; done < steps; done += chunk)
+                run_tap(run, tile,
+                        (struct part){.phase = p->phases,
+                                      .panel = panel,
+                                      .step = tap.step + done,
+                                      .steps = steps - done < chunk ? steps - done : chunk},
+                        tap);
+            tap.step += steps;
+        }
 }
 
 /* All members on one tile. */
@@ -485,7 +550,7 @@ static void run_panels(const struct conv_run *run, unsigned member, unsigned mem
         }
         team_share((size_t)p->panels, member, members, &from, &to);
         for (int64_t q = (int64_t)from; q < (int64_t)to; q++)
-            run_tile(run, tile, q);
+            (p->spread ? run_spread : run_tile)(run, tile, q);
         if (p->packs && t + 1 < p->tiles)
             team_barrier();
     }
@@ -505,7 +570,7 @@ static void run_tiles(const struct conv_run *all, unsigned member, unsigned memb
         for (int64_t c = 0; p->packs && c < p->in_blocks; c++)
             pack(&run, tile, c);
         for (int64_t q = 0; q < p->panels; q++)
-            run_tile(&run, tile, q);
+            (p->spread ? run_spread : run_tile)(&run, tile, q);
     }
 }
 
@@ -516,7 +581,7 @@ static void run_pixels(const struct conv_run *run, const struct direct_segment *
 
     for (int64_t q = from_panel; q < to_panel; q++)
         for (int64_t chunk = 0; chunk < p->phases->panels[q].chunks; chunk++)
-            run_segment(run, (struct part){p->phases, q, chunk}, segment);
+            run_segment(run, part_at(p->phases, q, chunk), segment);
 }
 
 /* ---- a pool behind it ---- */

@@ -103,10 +103,16 @@ int64_t direct_set_panels(const struct direct *p, int64_t steps, int64_t chunk, 
 
 /* ---- packing ---- */
 
-/* The taps of a phase by their numbers in the kernel; returns how many they are. */
-static int64_t list_taps(const struct phases_form *form, const struct direct_phase *phase,
-                         int64_t *numbers)
+static bool is_met(const struct direct *p, int64_t i, int64_t j)
 {
+    return !p->spread ||
+           (i >= p->met[0].from && i < p->met[0].end && j >= p->met[1].from && j < p->met[1].end);
+}
+
+/* The taps of a phase by their numbers in the kernel; returns how many they are. */
+static int64_t list_taps(const struct direct *p, const struct direct_phase *phase, int64_t *numbers)
+{
+    const struct phases_form *form = &p->form;
     const struct window *w = &form->geometry.window;
     const struct phases_axis axes[2] = {phases_axis(form, 0), phases_axis(form, 1)};
     int64_t count = 0, ignored;
@@ -114,21 +120,24 @@ static int64_t list_taps(const struct phases_form *form, const struct direct_pha
     for (int64_t i = 0; i < w->kernel[0]; i++)
         for (int64_t j = 0; j < w->kernel[1]; j++)
             if (phases_meet(form, axes, 0, phase->place[0], i, &ignored) &&
-                phases_meet(form, axes, 1, phase->place[1], j, &ignored))
+                phases_meet(form, axes, 1, phase->place[1], j, &ignored) && is_met(p, i, j))
                 numbers[count++] = i * w->kernel[1] + j;
     return count;
 }
 
-/* One channel pair's taps at their place in a panel: [channels of a step][tap][channel][output].
- * `c` and `o` count from the first channel and output of the panel. */
+/* One channel pair's taps at their place in a panel: [channels of a step][tap][channel][output], or
+ * [tap][channels of a step]… when they spread.  `c` and `o` count from the first channel and output
+ * of the panel. */
 static void pack_taps(const struct direct *p, int64_t width, int64_t o, int64_t c,
                       const float *taps, const int64_t *numbers, int64_t count, float *packed)
 {
-    const int64_t channels = p->channels;
+    const int64_t channels = p->channels, group = c / channels;
+    const int64_t first = p->spread ? group : group * count;
+    const int64_t apart = p->spread ? direct_tap_steps(p) : 1;
 
     packed += o;
     for (int64_t i = 0; i < count; i++)
-        packed[((c / channels * count + i) * channels + c % channels) * width] = taps[numbers[i]];
+        packed[((first + i * apart) * channels + c % channels) * width] = taps[numbers[i]];
 }
 
 static void pack_panel(const struct direct *p, const struct phases_form *form,
@@ -139,6 +148,7 @@ static void pack_panel(const struct direct *p, const struct phases_form *form,
     const int64_t first = panel->first * p->vector, width = panel->blocks * p->vector;
     const int64_t end = first + width < p->out_channels ? first + width : p->out_channels;
     const int64_t before = count > 0 ? panel->from / count * p->channels : 0;
+    const int64_t all = form->geometry.window.kernel[0] * form->geometry.window.kernel[1];
 
     for (int64_t o = first; o < end; o++)
         for (int64_t i = 0; i < in; i++) {
@@ -148,7 +158,7 @@ static void pack_panel(const struct direct *p, const struct phases_form *form,
                                        : o;
             const int64_t filter = form->transposed ? c * p->out_channels + o : number * in + i;
 
-            pack_taps(p, width, o - first, c - before, kernels + filter * p->taps, numbers, count,
+            pack_taps(p, width, o - first, c - before, kernels + filter * all, numbers, count,
                       packed + panel->weights);
         }
 }
@@ -162,7 +172,7 @@ enum status direct_pack(const void *plan, const float *weights, float *packed)
         return STATUS_NO_MEMORY;
     memset(packed, 0, (size_t)direct_weight_floats(p) * sizeof(float));
     for (int64_t k = 0; k < p->phase_count; k++) {
-        const int64_t count = list_taps(&p->form, &p->phases[k], numbers);
+        const int64_t count = list_taps(p, &p->phases[k], numbers);
 
         for (int64_t i = 0; i < p->panels; i++)
             pack_panel(p, &p->form, &p->phases[k].panels[i], weights, numbers, count, packed);

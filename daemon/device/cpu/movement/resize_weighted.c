@@ -29,6 +29,15 @@
         const sum *source = from;                                                                  \
         type *target = to;                                                                         \
                                                                                                    \
+        if (row->taps == 2 && inner == 1) {                                                        \
+            const int32_t *index = row->index;                                                     \
+            const float *weight = row->weight;                                                     \
+                                                                                                   \
+            for (int64_t i = 0; i < row->out; i++, index += 2, weight += 2)                        \
+                target[i] =                                                                        \
+                    STORE((sum)weight[0] * source[index[0]] + (sum)weight[1] * source[index[1]]);  \
+            return;                                                                                \
+        }                                                                                          \
         for (int64_t i = 0; i < row->out; i++) {                                                   \
             const int32_t *index = row->index + i * row->taps;                                     \
             const float *weight = row->weight + i * row->taps;                                     \
