@@ -10,6 +10,7 @@
 #include "device/cuda/dnn/dnn.h"
 #include "device/cuda/import.h"
 #include "device/cuda/kernels/attention_rows.h"
+#include "device/cuda/kernels/move.h"
 #include "device/cuda/lane.h"
 #include "device/cuda/rtc/rtc.h"
 #include "device/cuda/source.h"
@@ -171,6 +172,21 @@ static enum status start_device(const struct cuda_device *cuda, struct error *er
     return error == cudaSuccess ? STATUS_OK : cuda_error(err, error, "cannot start the device");
 }
 
+/* A build may hold code for few architectures: better known at the start than from each request. */
+static enum status find_code(const struct cuda_device *cuda, struct error *err)
+{
+    cudaError_t error = cuda_load_code();
+
+    if (error == cudaSuccess || error == cudaErrorMemoryAllocation || cuda_is_lost(error))
+        return error == cudaSuccess ? STATUS_OK : cuda_error(err, error, "cannot load kernels");
+    (void)cudaGetLastError();
+    return error_set(err, STATUS_UNSUPPORTED,
+                     "%s has compute capability %d.%d, for which the plug-in holds no code that "
+                     "runs: %s",
+                     cuda->name, cuda->capability / 10, cuda->capability % 10,
+                     cudaGetErrorString(error));
+}
+
 static enum status fill(struct cuda_device *cuda, const struct device_config *config,
                         struct error *err)
 {
@@ -184,6 +200,7 @@ static enum status fill(struct cuda_device *cuda, const struct device_config *co
     TRY(set_precision(cuda, precision, err));
     is_known = cuda_device_used(cuda->bus, &before);
     TRY(start_device(cuda, err));
+    TRY(find_code(cuda, err));
     is_known = is_known && cuda_device_used(cuda->bus, &after) && after > before;
     TRY(cuda_source_create(cuda->ordinal, cuda->bus, &cuda->source, err));
     cuda->device.memory = cuda->source;

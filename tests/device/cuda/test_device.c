@@ -65,6 +65,15 @@ static void auto_falls_back_to_the_cpu_and_cuda_does_not(void **state)
     assert_int_equal(unsetenv("SLUICE_SIM_ABSENT"), 0);
 }
 
+static void a_gpu_that_the_plug_in_has_no_code_for_is_refused(void **state)
+{
+    (void)state;
+    sim_fail_nth("cudaFuncGetAttributes", 1, 209 /* no kernel image */);
+    expect("cuda", NULL, STATUS_UNSUPPORTED, "capability 9.0, for which the plug-in holds no code");
+    sim_fail_nth("cudaFuncGetAttributes", 1, 209 /* no kernel image */);
+    opens_as("auto", "cpu");
+}
+
 static void each_precision_opens_or_is_refused_by_name(void **state)
 {
     static const char *const known[] = {"strict", "default", "tf32", "fp16", "bf16", "int8"};
@@ -117,7 +126,8 @@ static void opening_fails_cleanly_at_every_call(void **state)
                                         "cudaGetDriverEntryPointByVersion",
                                         "cuDeviceGetAttribute",
                                         "cuMemGetAllocationGranularity",
-                                        "cudaStreamCreateWithFlags"};
+                                        "cudaStreamCreateWithFlags",
+                                        "cudaFuncGetAttributes"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
@@ -143,6 +153,7 @@ int main(void)
         cmocka_unit_test_setup(auto_takes_the_gpu_where_there_is_one, clean_slate),
         cmocka_unit_test_setup(what_is_not_there_is_named, clean_slate),
         cmocka_unit_test_setup(auto_falls_back_to_the_cpu_and_cuda_does_not, clean_slate),
+        cmocka_unit_test_setup(a_gpu_that_the_plug_in_has_no_code_for_is_refused, clean_slate),
         cmocka_unit_test_setup(each_precision_opens_or_is_refused_by_name, clean_slate),
         cmocka_unit_test_setup(the_description_names_device_and_driver, clean_slate),
         cmocka_unit_test_setup(a_limit_of_the_process_is_the_total, clean_slate),

@@ -76,6 +76,13 @@ extern "C" cudaError_t cuda_move(const struct move *move, cudaStream_t stream)
     return cudaGetLastError();
 }
 
+extern "C" cudaError_t cuda_load_code(void)
+{
+    struct cudaFuncAttributes attributes;
+
+    return cudaFuncGetAttributes(&attributes, (const void *)move_kernel<uint8_t>);
+}
+
 /* ---- Pad ---- */
 
 /* Where index `i` of the kept part, counted from its start, comes from; -1: from nowhere. */

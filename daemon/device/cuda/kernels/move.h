@@ -42,6 +42,9 @@ extern "C" {
 /* Nothing happens where there is nothing to move. */
 cudaError_t cuda_move(const struct move *move, cudaStream_t stream);
 cudaError_t cuda_pad(const struct pad *pad, cudaStream_t stream);
+/* Loads the code of one of these kernels, as the first launch would: where there is none for the
+ * current device, or PTX that its driver cannot compile, the error of every launch to come. */
+cudaError_t cuda_load_code(void);
 #ifdef __cplusplus
 }
 #endif
