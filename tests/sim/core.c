@@ -149,10 +149,11 @@ void sim_stick(cudaError_t code)
     sim_unlock();
 }
 
+/* What calls of this thread have answered: what broke a context meanwhile, the next call tells. */
 SIM_EXPORT cudaError_t cudaGetLastError(void)
 {
     sim_start();
-    cudaError_t error = sim.sticky != cudaSuccess ? sim.sticky : last_error;
+    cudaError_t error = last_error;
 
     last_error = cudaSuccess;
     return error;
@@ -161,5 +162,5 @@ SIM_EXPORT cudaError_t cudaGetLastError(void)
 SIM_EXPORT cudaError_t cudaPeekAtLastError(void)
 {
     sim_start();
-    return sim.sticky != cudaSuccess ? sim.sticky : last_error;
+    return last_error;
 }

@@ -51,6 +51,13 @@ bool cuda_is_lost(cudaError_t error)
     }
 }
 
+bool cuda_context_is_lost(void)
+{
+    size_t free_bytes, total;
+
+    return cuda_is_lost(cudaMemGetInfo(&free_bytes, &total));
+}
+
 static enum status status_of(cudaError_t error)
 {
     if (error == cudaErrorMemoryAllocation)

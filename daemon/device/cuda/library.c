@@ -32,6 +32,8 @@ const char *cuda_library_open(const struct cuda_library *library, const char *pa
     return NULL;
 }
 
+const char cuda_library_no_memory[] = "no memory for a library's handles";
+
 static const char *make(struct cuda_device *cuda, const struct cuda_library *library,
                         void **out_made)
 {
@@ -39,7 +41,7 @@ static const char *make(struct cuda_device *cuda, const struct cuda_library *lib
     const char *why;
 
     if (made == NULL)
-        return "no memory for a library's functions";
+        return cuda_library_no_memory;
     why = cuda_library_open(library, NULL, made);
     if (why == NULL) {
         why = cudaSetDevice(cuda->ordinal) != cudaSuccess ? "the device is gone"
@@ -58,9 +60,11 @@ void *cuda_library_get(struct cuda_device *cuda, struct cuda_library_slot *slot,
                        const struct cuda_library *library, const char **out_why)
 {
     pthread_mutex_lock(&lock);
-    if (slot->made == NULL && slot->why_not == NULL)
-        slot->why_not = make(cuda, library, &slot->made);
     *out_why = slot->why_not;
+    if (slot->made == NULL && slot->why_not == NULL)
+        *out_why = make(cuda, library, &slot->made);
+    if (*out_why != cuda_library_no_memory)
+        slot->why_not = *out_why;
     pthread_mutex_unlock(&lock);
     return slot->made;
 }

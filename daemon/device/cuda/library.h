@@ -14,6 +14,8 @@
 
 struct cuda_device;
 
+extern const char cuda_library_no_memory[]; /* what start() says then */
+
 struct cuda_function {
     size_t offset; /* of its field in the library's struct */
     const char *name;
@@ -27,7 +29,8 @@ struct cuda_library {
     const struct cuda_function *functions;
     size_t count;
     size_t bytes; /* of the library's struct */
-    /* Handles and the like, with the device made current.  NULL, or why not (borrowed). */
+    /* Handles and the like, with the device made current.  NULL, or why not (borrowed);
+     * cuda_library_no_memory: not now. */
     const char *(*start)(struct cuda_device *cuda, void *library);
     void (*end)(void *library); /* of what start() made, or half of it */
 };
@@ -35,14 +38,14 @@ struct cuda_library {
 /* In struct cuda_device. */
 struct cuda_library_slot {
     void *made;
-    const char *why_not; /* with nothing made: the answer to all later calls */
+    const char *why_not; /* with nothing made: the answer to all later calls; NULL: none yet */
 };
 
 /* Finds all functions, in `path` or by the library's name.  NULL, or why not. */
 const char *cuda_library_open(const struct cuda_library *library, const char *path,
                               void *functions);
 /* The device's struct of the library.  NULL: `*out_why` says why in borrowed words, the same at
- * every later call. */
+ * every later call; but where memory was wanting the next call tries again. */
 void *cuda_library_get(struct cuda_device *cuda, struct cuda_library_slot *slot,
                        const struct cuda_library *library, const char **out_why);
 /* Nothing made is fine. */

@@ -17,11 +17,14 @@ static const char *start(struct cuda_device *cuda, void *library)
     lt->nan = &cuda->nan;
     lt->choices = lt_choices_create();
     if (lt->choices == NULL)
-        return "no memory for cuBLASLt's algorithms";
+        return cuda_library_no_memory;
     status = lt->cublasLtCreate(&lt->handle);
     if (status != CUBLAS_STATUS_SUCCESS) {
         log_warn("CUDA: cuBLASLt does not start: %s", lt->cublasLtGetStatusString(status));
-        return "cuBLASLt does not start";
+        /* "Not initialised" is what it says where the device is full. */
+        return status == CUBLAS_STATUS_ALLOC_FAILED || status == CUBLAS_STATUS_NOT_INITIALIZED
+                   ? cuda_library_no_memory
+                   : "cuBLASLt does not start";
     }
     log_info("CUDA: cuBLASLt %zu", lt->cublasLtGetVersion());
     return NULL;
@@ -68,8 +71,8 @@ enum status lt_status(cublasStatus_t status)
     case CUBLAS_STATUS_NOT_SUPPORTED:
     case CUBLAS_STATUS_ARCH_MISMATCH:
         return STATUS_UNSUPPORTED;
-    case CUBLAS_STATUS_EXECUTION_FAILED: /* the runtime knows whether the context still lives */
-        return cuda_is_lost(cudaPeekAtLastError()) ? STATUS_DEVICE_LOST : STATUS_INTERNAL;
+    case CUBLAS_STATUS_EXECUTION_FAILED:
+        return cuda_context_is_lost() ? STATUS_DEVICE_LOST : STATUS_INTERNAL;
     default:
         return STATUS_INTERNAL;
     }

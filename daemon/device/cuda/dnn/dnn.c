@@ -21,13 +21,16 @@ static const char *start(struct cuda_device *cuda, void *library)
     dnn->decisions = dnn_decisions_create();
     dnn->cuda = cuda;
     if (dnn->lane == NULL || dnn->decisions == NULL)
-        return "no memory for cuDNN's handles";
+        return cuda_library_no_memory;
     status = dnn->cudnnCreate(&dnn->maker);
     for (; status == CUDNN_STATUS_SUCCESS && dnn->lanes < cuda->device.lanes; dnn->lanes++)
         status = dnn->cudnnCreate(&dnn->lane[dnn->lanes]);
     if (status != CUDNN_STATUS_SUCCESS) {
         log_warn("CUDA: cuDNN does not start: %s", dnn->cudnnGetErrorString(status));
-        return "cuDNN does not start";
+        /* "Not initialised" is what it says where the device is full. */
+        return dnn_status(status) == STATUS_NO_MEMORY || status == CUDNN_STATUS_NOT_INITIALIZED
+                   ? cuda_library_no_memory
+                   : "cuDNN does not start";
     }
     log_info("CUDA: cuDNN %zu", dnn->cudnnGetVersion());
     return NULL;
@@ -84,8 +87,7 @@ enum status dnn_status(cudnnStatus_t status)
         status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
         status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
         return STATUS_NO_MEMORY;
-    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED &&
-        cuda_is_lost(cudaPeekAtLastError()))
+    if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED && cuda_context_is_lost())
         return STATUS_DEVICE_LOST;
     return STATUS_INTERNAL;
 }

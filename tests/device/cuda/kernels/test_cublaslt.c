@@ -40,6 +40,21 @@ static void multiply(enum dtype dtype, struct shape a, struct shape b, bool rows
     op_test_run(tester, &test);
 }
 
+/* The first test: a device starts its library once. */
+static void a_library_that_finds_no_memory_is_asked_again_by_the_next_load(void **state)
+{
+    static const int codes[] = {1 /* not initialised */, 3 /* allocation failed */};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+        fail_call("cublasLtCreate", 1, codes[i]);
+        multiply(DTYPE_FLOAT, (struct shape)SHAPE(3, 4), (struct shape)SHAPE(4, 5), false);
+        assert_int_equal(count_calls("cublasLtMatmul"), 0);
+    }
+    multiply(DTYPE_FLOAT, (struct shape)SHAPE(3, 4), (struct shape)SHAPE(4, 5), false);
+    assert_int_equal(count_calls("cublasLtMatmul"), 1);
+}
+
 static void the_library_multiplies_every_type_it_is_for(void **state)
 {
     static const enum dtype types[] = {DTYPE_FLOAT, DTYPE_FLOAT16, DTYPE_BFLOAT16};
@@ -312,6 +327,7 @@ static void nothing_was_found_wrong_with_any_call(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_library_that_finds_no_memory_is_asked_again_by_the_next_load),
         cmocka_unit_test(the_library_multiplies_every_type_it_is_for),
         cmocka_unit_test(rows_have_the_same_bits_in_batches_of_every_size),
         cmocka_unit_test(what_it_is_not_for_goes_to_the_own_kernel),
