@@ -1,6 +1,7 @@
 /* Which plug-ins are opened, and what is said of the others. */
 #include "device/plugin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,43 @@ static void another_builds_is_refused(void **state)
     expect(OTHER_PLUGINS "/border", STATUS_PRECONDITION, "another build");
 }
 
+/* The first `bytes` of this build's plug-in, under its name in a folder of its own. */
+static void cut(const char *folder, long bytes)
+{
+    static char text[1 << 20];
+    char path[256];
+    FILE *from = fopen(OTHER_PLUGINS "/nothing/libsluice-cuda.so", "rb"), *to;
+    size_t count;
+
+    assert_non_null(from);
+    count = fread(text, 1, bytes > 0 ? (size_t)bytes : sizeof(text), from);
+    assert_true(count > 0 && count < sizeof(text));
+    (void)fclose(from);
+    (void)snprintf(path, sizeof(path), "%s/libsluice-cuda.so", folder);
+    to = fopen(path, "wb");
+    assert_non_null(to);
+    assert_int_equal(fwrite(text, 1, count, to), count);
+    assert_int_equal(fclose(to), 0);
+}
+
+static void one_that_was_cut_off_is_refused(void **state)
+{
+    static const long lengths[] = {70, 4096, 4500, 9000};
+    char folder[] = "/tmp/sluice-plugin-XXXXXX", path[256];
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        cut(folder, lengths[i]);
+        expect(folder, STATUS_PRECONDITION, "is cut off");
+    }
+    cut(folder, 20); /* not even a header: the loader's own words */
+    expect(folder, STATUS_NOT_FOUND, "does not open");
+    (void)snprintf(path, sizeof(path), "%s/libsluice-cuda.so", folder);
+    (void)remove(path);
+    (void)remove(folder);
+}
+
 static void what_is_not_there_is_looked_for_where_it_was_said(void **state)
 {
     (void)state;
@@ -44,6 +82,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(another_builds_is_refused),
+        cmocka_unit_test(one_that_was_cut_off_is_refused),
         cmocka_unit_test(what_is_not_there_is_looked_for_where_it_was_said),
         cmocka_unit_test(its_own_builds_is_opened_once),
     };
