@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "ops/indexing.h"
+
 static bool all_equal(const struct value *value, int64_t number)
 {
     int64_t ints[4 * SHAPE_MAX_RANK];
@@ -82,6 +84,17 @@ static bool same_type_and_shape(const struct node *node)
            shape_is_equal(&in->shape, &out->shape);
 }
 
+/* To its own size: each place stands for itself, unless places are counted from a crop on.  By
+ * `scales` it may be another scale that only rounds to the same size. */
+static bool is_resize_to_size(const struct node *node)
+{
+    const struct resize_attrs *attrs = node->attrs;
+
+    return node_is(node, "Resize") && node->inputs > 3 && node->in[3] != NULL &&
+           attrs->keep_aspect_ratio_policy == RESIZE_STRETCH &&
+           attrs->coordinate_transformation_mode != RESIZE_TF_CROP_AND_RESIZE;
+}
+
 /* With shapes known, these change nothing when they change neither type nor shape. */
 static bool is_still(const struct node *node)
 {
@@ -91,6 +104,8 @@ static bool is_still(const struct node *node)
     for (size_t i = 0; names[i] != NULL; i++)
         if (node_is(node, names[i]))
             return true;
+    if (is_resize_to_size(node))
+        return true;
     if (!node_is(node, "Slice"))
         return false;
     return node->inputs < 5 || node->in[4] == NULL || all_equal(node->in[4], 1);

@@ -2,6 +2,7 @@
  * be there after, and where a pass must keep its hands off. */
 #include "graph/image_world.h"
 
+#include "ops/indexing.h"
 #include "ops/matmul.h"
 
 /* Stands for the engine: every float becomes 7. */
@@ -113,6 +114,65 @@ static void a_reshape_to_the_same_shape_is_removed_in_a_plan(void **state)
         assert_ok(graph_infer_node(graph, node, NULL));
     run_pass(graph, &pass_remove_noop_plan);
     assert_int_equal(count_ops(graph, "Reshape"), 0);
+}
+
+/* A plan of Relu, Resize and Neg; how many Resizes are left of it. */
+static size_t resizes_left(struct world *world, struct value *scales, struct value *sizes, int mode)
+{
+    static const float crop[] = {0, 0, 0.1f, 0.1f, 1, 1, 0.9f, 0.9f}; /* read where it is one */
+    struct graph *graph = world->graph;
+    struct value *in[] = {make(graph, "Relu", world->x, NULL, NULL), NULL, scales, sizes};
+    struct value *out = graph_add_value(graph, "");
+    struct node *node = graph_add_node(graph, NULL, op_find("", "Resize"), "Resize", 4, 1);
+
+    in[1] = make_constant(graph, DTYPE_FLOAT, 1, &(int64_t){8}, crop);
+
+    assert_non_null(node);
+    assert_non_null(out);
+    op_attrs_default(op_find("", "Resize"), node->attrs);
+    ((struct resize_attrs *)node->attrs)->coordinate_transformation_mode = mode;
+    for (size_t i = 0; i < 4; i++)
+        if (in[i] != NULL)
+            node_set_input(node, i, in[i]);
+    node_set_output(node, 0, out);
+    make_borders(graph, world->x, make(graph, "Neg", out, NULL, NULL));
+    LIST_FOR_EACH (node, &graph->nodes, struct node, link)
+        assert_ok(graph_infer_node(graph, node, NULL));
+    run_pass(graph, &pass_remove_noop_plan);
+    return count_ops(graph, "Resize");
+}
+
+static void a_resize_to_the_same_size_is_removed_in_a_plan(void **state)
+{
+    struct world *world = *state;
+
+    assert_int_equal(resizes_left(world, NULL, make_ints(world->graph, 4, image), 0), 0);
+}
+
+static void a_resize_to_another_size_stays(void **state)
+{
+    static const int64_t twice[] = {1, 2, 8, 4};
+    struct world *world = *state;
+
+    assert_int_equal(resizes_left(world, NULL, make_ints(world->graph, 4, twice), 0), 1);
+}
+
+static void a_resize_of_a_crop_to_the_same_size_stays(void **state)
+{
+    struct world *world = *state;
+    struct value *sizes = make_ints(world->graph, 4, image);
+
+    assert_int_equal(resizes_left(world, NULL, sizes, RESIZE_TF_CROP_AND_RESIZE), 1);
+}
+
+/* 1.1 times 4 places are 4, but not the same. */
+static void a_resize_by_a_scale_that_rounds_to_the_same_size_stays(void **state)
+{
+    static const float scales[] = {1, 1, 1.1f, 1.1f};
+    struct world *world = *state;
+    struct value *by = make_constant(world->graph, DTYPE_FLOAT, 1, &(int64_t){4}, scales);
+
+    assert_int_equal(resizes_left(world, by, NULL, 0), 1);
 }
 
 /* --- merge_duplicates ---------------------------------------------------------------------------
@@ -388,6 +448,10 @@ int main(void)
         TEST(identities_and_products_with_one_are_removed),
         TEST(an_identity_between_borders_stays),
         TEST(a_reshape_to_the_same_shape_is_removed_in_a_plan),
+        TEST(a_resize_to_the_same_size_is_removed_in_a_plan),
+        TEST(a_resize_to_another_size_stays),
+        TEST(a_resize_of_a_crop_to_the_same_size_stays),
+        TEST(a_resize_by_a_scale_that_rounds_to_the_same_size_stays),
         TEST(equal_nodes_of_equal_inputs_become_one),
         TEST(nodes_that_differ_in_an_attribute_stay_apart),
         TEST(factors_and_summands_per_channel_go_into_a_convolution),

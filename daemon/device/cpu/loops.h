@@ -59,6 +59,11 @@ struct loops {
     /* y = x * scale + shift, a scale and a shift for each column */
     void (*affine_columns)(const float *x, float *y, size_t rows, size_t columns,
                            const float *scale, const float *shift);
+    /* y = weight * x, or more when they are `added`. */
+    void (*weigh)(const float *x, float weight, float *y, size_t count, bool added);
+    /* Columns for each of `places`: y[place] = sum of weight[place][tap] * x[index[place][tap]]. */
+    void (*stretch)(const float *x, const int32_t *index, const float *weight, size_t taps,
+                    size_t places, size_t columns, float *y);
     void (*float_from_half)(const uint16_t *x, float *y, size_t count);
     void (*half_from_float)(const float *x, uint16_t *y, size_t count);
     /* y = saturate(round(x / scale) + zero); of NaN the zero point */

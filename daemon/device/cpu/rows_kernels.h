@@ -302,3 +302,72 @@ static void requantize_bytes(const int32_t *x, uint8_t *y, size_t count, const i
         store_bytes(y + i, vi_convert(vmin(high, vmax(low, v))), n);
     }
 }
+
+/* ---- resizing ---- */
+
+static void weigh(const float *x, float weight, float *y, size_t count, bool added)
+{
+    const vf w = vset1(weight);
+    size_t i = 0;
+
+    if (added)
+        for (; i + VW <= count; i += VW)
+            vstore(y + i, vfma(w, vload(x + i), vload(y + i)));
+    else
+        for (; i + VW <= count; i += VW)
+            vstore(y + i, vmul(w, vload(x + i)));
+    if (i < count) {
+        const vf last = vload_part(x + i, count - i);
+
+        vstore_part(y + i, added ? vfma(w, last, vload_part(y + i, count - i)) : vmul(w, last),
+                    count - i);
+    }
+}
+
+INLINE vf stretch_vector(const float *x, const int32_t *index, const float *weight,
+                         const size_t taps, size_t columns)
+{
+    vf sum = vmul(vset1(weight[0]), vload(x + index[0] * (int64_t)columns));
+
+    UNROLL for (size_t t = 1; t < taps; t++) sum =
+        vfma(vset1(weight[t]), vload(x + index[t] * (int64_t)columns), sum);
+    return sum;
+}
+
+/* One column, or the last ones. */
+INLINE void stretch_columns(const float *x, const int32_t *index, const float *weight,
+                            const size_t taps, size_t from, size_t columns, float *y)
+{
+    for (size_t k = from; k < columns; k++) {
+        float sum = weight[0] * x[index[0] * (int64_t)columns + (int64_t)k];
+
+        UNROLL for (size_t t = 1; t < taps; t++) sum +=
+            weight[t] * x[index[t] * (int64_t)columns + (int64_t)k];
+        y[k] = sum;
+    }
+}
+
+INLINE void stretch_taps(const float *x, const int32_t *index, const float *weight,
+                         const size_t taps, size_t places, const size_t columns, float *y)
+{
+    for (size_t i = 0; i < places; i++, index += taps, weight += taps, y += columns) {
+        size_t k = 0;
+
+        for (; k + VW <= columns; k += VW)
+            vstore(y + k, stretch_vector(x + k, index, weight, taps, columns));
+        stretch_columns(x, index, weight, taps, k, columns, y);
+    }
+}
+
+static void stretch(const float *x, const int32_t *index, const float *weight, size_t taps,
+                    size_t places, size_t columns, float *y)
+{
+    if (taps == 2 && columns == 1)
+        stretch_taps(x, index, weight, 2, places, 1, y);
+    else if (taps == 2)
+        stretch_taps(x, index, weight, 2, places, columns, y);
+    else if (taps == 4)
+        stretch_taps(x, index, weight, 4, places, columns, y);
+    else
+        stretch_taps(x, index, weight, taps, places, columns, y);
+}

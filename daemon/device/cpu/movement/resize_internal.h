@@ -30,12 +30,15 @@ struct resize_state {
     float *weights;
 };
 
+struct loops;
+
 struct resize_job {
     const struct resize_state *state;
     const struct kernel_run *run;
     char *scratch;
     size_t scratch_each;
     enum dtype dtype;
+    const struct loops *loops; /* of floats */
 };
 
 enum resize_mode resize_mode_of(const struct kernel_call *call);

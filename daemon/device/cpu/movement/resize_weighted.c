@@ -1,6 +1,7 @@
 /* Resize by weighted sums: linear and cubic. */
 #include <string.h>
 
+#include "device/cpu/loops.h"
 #include "device/cpu/movement/resize_internal.h"
 #include "device/cpu/team.h"
 
@@ -29,15 +30,6 @@
         const sum *source = from;                                                                  \
         type *target = to;                                                                         \
                                                                                                    \
-        if (row->taps == 2 && inner == 1) {                                                        \
-            const int32_t *index = row->index;                                                     \
-            const float *weight = row->weight;                                                     \
-                                                                                                   \
-            for (int64_t i = 0; i < row->out; i++, index += 2, weight += 2)                        \
-                target[i] =                                                                        \
-                    STORE((sum)weight[0] * source[index[0]] + (sum)weight[1] * source[index[1]]);  \
-            return;                                                                                \
-        }                                                                                          \
         for (int64_t i = 0; i < row->out; i++) {                                                   \
             const int32_t *index = row->index + i * row->taps;                                     \
             const float *weight = row->weight + i * row->taps;                                     \
@@ -58,17 +50,16 @@
         }                                                                                          \
     }
 
-WEIGHTED(float, float, float, SAME, SAME)
 WEIGHTED(double, double, double, SAME, SAME)
 WEIGHTED(half, uint16_t, float, float_from_half, half_from_float)
 WEIGHTED(bfloat16, uint16_t, float, float_from_bfloat16, bfloat16_from_float)
 
-static void add_row(enum dtype dtype, const void *from, float weight, void *to, int64_t length,
-                    bool first)
+static void add_row(const struct resize_job *job, const void *from, float weight, void *to,
+                    int64_t length, bool first)
 {
-    switch (dtype) {
+    switch (job->dtype) {
     case DTYPE_FLOAT:
-        add_row_float(from, weight, to, length, first);
+        job->loops->weigh(from, weight, to, (size_t)length, !first);
         break;
     case DTYPE_DOUBLE:
         add_row_double(from, weight, to, length, first);
@@ -81,12 +72,13 @@ static void add_row(enum dtype dtype, const void *from, float weight, void *to, 
     }
 }
 
-static void stretch(enum dtype dtype, const struct resize_taps *row, int64_t inner,
+static void stretch(const struct resize_job *job, const struct resize_taps *row, int64_t inner,
                     const void *from, void *to)
 {
-    switch (dtype) {
+    switch (job->dtype) {
     case DTYPE_FLOAT:
-        stretch_float(row, inner, from, to);
+        job->loops->stretch(from, row->index, row->weight, row->taps, (size_t)row->out,
+                            (size_t)inner, to);
         break;
     case DTYPE_DOUBLE:
         stretch_double(row, inner, from, to);
@@ -135,14 +127,14 @@ static void weighted_share(void *arg, unsigned member, unsigned members)
 
             offset = resize_source_row(state, (int64_t)i, c, &weight);
             if (offset != OUTSIDE)
-                add_row(job->dtype, (const char *)job->run->in[0] + (size_t)offset * state->bytes,
-                        weight, sums, row->in * state->inner, c == 0);
+                add_row(job, (const char *)job->run->in[0] + (size_t)offset * state->bytes, weight,
+                        sums, row->in * state->inner, c == 0);
         }
         if (offset == OUTSIDE) {
             resize_fill_outside(state, to, row->out * state->inner);
             continue;
         }
-        stretch(job->dtype, row, state->inner, sums, to);
+        stretch(job, row, state->inner, sums, to);
         if (crops)
             patch_outside(state, to);
     }
@@ -181,7 +173,8 @@ static enum status run_weighted(const void *opaque, const struct kernel_call *ca
                              .run = run,
                              .scratch = run->scratch,
                              .scratch_each = scratch_each(state, call->in[0]->dtype),
-                             .dtype = call->in[0]->dtype};
+                             .dtype = call->in[0]->dtype,
+                             .loops = loops_for(call->device)};
     double elements = (double)shape_count(&call->out[0]->shape);
 
     if (elements > 0)
