@@ -17,7 +17,8 @@ extern const struct pixels_ops pixels_ops_base, pixels_ops_avx2, pixels_ops_avx5
 enum {
     TILE_FLOATS = 24 << 10, /* of a tile's input: stays in L2 */
     TALL_TILE_FLOATS = 64 << 10,
-    TILES_EACH = 4 /* of a member, so that none waits long for the others */
+    TILES_EACH = 4, /* of a member, so that none waits long for the others */
+    MOST_TAPS_BLOCKED = 3
 };
 
 static const struct pixels_ops *pixels_ops_for(enum cpu_isa isa)
@@ -81,6 +82,15 @@ static int64_t used_sixteenths(const struct kernel_call *call, const struct phas
     return 16 * places / round_to(places, vector);
 }
 
+/* Many channels come in blocks: to lay them out plainly takes about as long as three taps of an
+ * empty block. */
+static bool is_cheaper_blocked(const struct kernel_call *call, const struct phases_form *form)
+{
+    return call->op == &op_conv &&
+           form->geometry.window.kernel[0] * form->geometry.window.kernel[1] <= MOST_TAPS_BLOCKED &&
+           form->geometry.in_channels >= (int64_t)call->device->channel_block;
+}
+
 /* Instead of a blocked form: where most of a block of output channels would be empty. */
 static const char *refuses_few(const struct kernel_call *call)
 {
@@ -95,6 +105,8 @@ static const char *refuses_few(const struct kernel_call *call)
         return "at least half of a block of channels";
     if (used_sixteenths(call, &form) < 9)
         return "short rows";
+    if (is_cheaper_blocked(call, &form))
+        return "few taps over blocks of channels";
     return NULL;
 }
 
