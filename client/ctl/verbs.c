@@ -197,12 +197,14 @@ struct shapes {
 static bool parse_shape(const char *text, struct shapes *shapes)
 {
     const char *at = strrchr(text, '=');
-    Sluice__V1__InputShape *shape = &shapes->shape[shapes->count];
-    char *name = shapes->name[shapes->count];
+    Sluice__V1__InputShape *shape;
+    char *name;
 
     if (at == NULL || shapes->count == MOST_SHAPES ||
         (size_t)(at - text) >= sizeof(shapes->name[0]))
         return false;
+    shape = &shapes->shape[shapes->count];
+    name = shapes->name[shapes->count];
     sluice__v1__input_shape__init(shape);
     memcpy(name, text, (size_t)(at - text));
     name[at - text] = '\0';

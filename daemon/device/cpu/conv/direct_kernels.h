@@ -402,8 +402,7 @@ static void pack_rows(const struct conv_run *run, struct tile tile, int64_t bloc
 {
     const struct direct *p = run->plan;
     const int64_t pitch = p->thin ? 1 : VW, plane = p->in[0] * p->in[1] * pitch;
-    const struct prelude prelude =
-        p->thin ? (struct prelude){.scale = vzero()} : read_prelude(run, block);
+    const struct prelude prelude = read_prelude(run, block); /* a thin input has none */
     const int64_t images = tile.count > p->out[0] ? tile.count / p->out[0] : 1;
     const int64_t top = tile.first % p->out[0] * p->stride[0] - p->pad[0];
     float *to = run->scratch + block * p->block;

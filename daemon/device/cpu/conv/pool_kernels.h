@@ -175,8 +175,9 @@ INLINE void reduce_line(const enum pool_kind kind, const struct window *w, const
     }
 }
 
+/* `x`: the plane, of which nothing is read. */
 static void scale_row(const struct pool_plane *pool, const struct inside *inside,
-                      struct range *ranges, int64_t first, int64_t count, float *y)
+                      struct range *ranges, const float *x, int64_t first, int64_t count, float *y)
 {
     const struct window *w = &pool->window;
     struct cells cells = {.scale = 0};
@@ -184,7 +185,7 @@ static void scale_row(const struct pool_plane *pool, const struct inside *inside
     for (int64_t i = first; i < first + count; i++) {
         if (i == first || i <= inside->first || i >= inside->end) {
             ranges[2] = clip(w, 2, i);
-            locate(pool, ranges, NULL, &cells);
+            locate(pool, ranges, x, &cells);
         }
         y[i] *= cells.scale;
     }
@@ -205,7 +206,7 @@ INLINE void plain_row(const enum pool_kind kind, const struct pool_plane *pool,
         make_line(kind, pool, ranges, x, left, (count - 1) * w->stride[2] + reach + 1, line);
         reduce_line(kind, w, line, count, y + first);
         if (kind == POOL_AVERAGE)
-            scale_row(pool, inside, ranges, first, count, y);
+            scale_row(pool, inside, ranges, x, first, count, y);
     }
 }
 
