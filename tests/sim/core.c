@@ -149,13 +149,15 @@ void sim_stick(cudaError_t code)
     sim_unlock();
 }
 
-/* What calls of this thread have answered: what broke a context meanwhile, the next call tells. */
+/* What calls of this thread have answered: what broke a context meanwhile, the next call tells, and
+ * from then on it stays. */
 SIM_EXPORT cudaError_t cudaGetLastError(void)
 {
     sim_start();
     cudaError_t error = last_error;
 
-    last_error = cudaSuccess;
+    if (error != sim.sticky)
+        last_error = cudaSuccess;
     return error;
 }
 
