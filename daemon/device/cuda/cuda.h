@@ -102,7 +102,7 @@ enum status cuda_status(cudaError_t error);
 enum status cuda_error(struct error *err, cudaError_t error, const char *what);
 bool cuda_is_lost(cudaError_t error);
 /* Asks the context itself: libraries have a runtime of their own inside, whose errors the plug-in's
- * does not know of.  Legal while a stream is recorded. */
+ * does not know of.  Puts nothing into a stream. */
 bool cuda_context_is_lost(void);
 /* Whether cuda_status() or cuda_error() met such an error since cuda_forget_loss(): it is the
  * process that lost its device, whichever call was told. */

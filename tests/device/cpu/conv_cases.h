@@ -1,4 +1,4 @@
-/* Convolutions' plain loops and the forms that tests of both kinds go through. */
+/* Convolutions of floats in plain loops, and the forms that tests of them go through. */
 #ifndef TESTS_DEVICE_CPU_CONV_CASES_H
 #define TESTS_DEVICE_CPU_CONV_CASES_H
 
@@ -10,6 +10,7 @@
 
 #include "device/cpu/conv_reference.h"
 #include "device/cpu/epilogue.h"
+#include "ops/mix_channels.h"
 
 static inline double finish(const struct epilogue *epilogue, double x,
                             const struct test_array *residual, int64_t at)
@@ -18,6 +19,12 @@ static inline double finish(const struct epilogue *epilogue, double x,
 
     return epilogue->residual_after ? epilogue_activate(epilogue, x) + r
                                     : epilogue_activate(epilogue, x + r);
+}
+
+/* Where channel c comes from; 0 groups: it is not shuffled. */
+static inline int64_t came_from(int64_t c, int64_t channels, int64_t groups)
+{
+    return groups == 0 ? c : shuffled_channel(c, channels, groups);
 }
 
 static inline void reference_conv(const struct op_test *test, const struct test_array *in,
@@ -29,21 +36,23 @@ static inline void reference_conv(const struct op_test *test, const struct test_
     assert_int_equal(conv_resolve(attrs, &in[0].shape, &in[1].shape, &g, NULL), STATUS_OK);
     const int64_t places = window_places(&g.window, true), cells = window_places(&g.window, false);
     const int64_t taps = window_taps(&g.window), per = g.in_channels / g.groups;
+    const bool biased = test->inputs > CONV_BIAS && in[CONV_BIAS].dtype != DTYPE_NONE;
 
     for (int64_t i = 0; i < g.batch * g.out_channels * places; i++) {
-        int64_t place = i % places, o = i / places % g.out_channels,
-                n = i / places / g.out_channels;
-        int64_t group = o / (g.out_channels / g.groups);
-        double sum = test->inputs > CONV_BIAS && in[CONV_BIAS].dtype != DTYPE_NONE
-                         ? in[CONV_BIAS].values[o]
-                         : 0;
+        const int64_t o = i / places % g.out_channels, n = i / places / g.out_channels;
+        const int64_t filter = came_from(o, g.out_channels, attrs->filter_shuffle);
+        const int64_t group = o / (g.out_channels / g.groups);
+        double sum = biased ? in[CONV_BIAS].values[filter] : 0;
         struct tap_walk walk;
 
-        tap_walk_start(&walk, &g.window, place);
+        tap_walk_start(&walk, &g.window, i % places);
         while (tap_walk_next(&walk))
-            for (int64_t c = 0; walk.inside && c < per; c++)
-                sum += in[0].values[(n * g.in_channels + group * per + c) * cells + walk.at] *
-                       in[1].values[(o * per + c) * taps + walk.tap];
+            for (int64_t c = 0; walk.inside && c < per; c++) {
+                const int64_t channel = came_from(group * per + c, g.in_channels, attrs->x_shuffle);
+
+                sum += in[0].values[(n * g.in_channels + channel) * cells + walk.at] *
+                       in[1].values[(filter * per + c) * taps + walk.tap];
+            }
         out[0].values[i] = finish(&attrs->epilogue, sum, &in[CONV_RESIDUAL], i);
     }
 }

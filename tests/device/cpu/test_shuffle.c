@@ -8,8 +8,7 @@
 
 #include <cmocka.h>
 
-#include "device/cpu/conv_reference.h"
-#include "ops/mix_channels.h"
+#include "device/cpu/conv_cases.h"
 #include "ops/movement.h"
 #include "support/cpu_cases.h"
 
@@ -136,45 +135,9 @@ static void a_channel_that_is_not_there_is_refused(void **state)
 
 /* ---- convolutions ---- */
 
-struct form {
+struct shuffle_form {
     int64_t n, c, h, w, m, k, stride, groups, x_shuffle, filter_shuffle;
 };
-
-static int64_t shuffled(int64_t c, int64_t channels, int64_t groups)
-{
-    return groups == 0 ? c : shuffled_channel(c, channels, groups);
-}
-
-static void reference_conv(const struct op_test *test, const struct test_array *in,
-                           struct test_array *out)
-{
-    const struct conv_attrs *attrs = test->attrs;
-    struct conv_geometry g;
-
-    assert_int_equal(conv_resolve(attrs, &in[0].shape, &in[1].shape, &g, NULL), STATUS_OK);
-    const int64_t places = window_places(&g.window, true), cells = window_places(&g.window, false);
-    const int64_t taps = window_taps(&g.window), per = g.in_channels / g.groups;
-
-    for (int64_t i = 0; i < g.batch * g.out_channels * places; i++) {
-        const int64_t o = i / places % g.out_channels, n = i / places / g.out_channels;
-        const int64_t filter = shuffled(o, g.out_channels, attrs->filter_shuffle);
-        const int64_t group = o / (g.out_channels / g.groups);
-        double sum = in[CONV_BIAS].dtype != DTYPE_NONE ? in[CONV_BIAS].values[filter] : 0;
-        struct tap_walk walk;
-
-        tap_walk_start(&walk, &g.window, i % places);
-        while (tap_walk_next(&walk))
-            for (int64_t c = 0; walk.inside && c < per; c++) {
-                const int64_t channel = shuffled(group * per + c, g.in_channels, attrs->x_shuffle);
-
-                sum += in[0].values[(n * g.in_channels + channel) * cells + walk.at] *
-                       in[1].values[(filter * per + c) * taps + walk.tap];
-            }
-        if (attrs->epilogue.has_residual)
-            sum += in[CONV_RESIDUAL].values[i];
-        out->values[i] = attrs->epilogue.act == ACT_RELU && sum < 0 ? 0 : sum;
-    }
-}
 
 /* There nobody asks for convolutions of shuffled channels, and not all have a kernel. */
 static bool is_baseline(void)
@@ -184,7 +147,7 @@ static bool is_baseline(void)
     return isa != NULL && strcmp(isa, "baseline") == 0;
 }
 
-static void run_conv(const struct form *form, bool residual, bool bias)
+static void run_conv(const struct shuffle_form *form, bool residual, bool bias)
 {
     int64_t strides[] = {form->stride, form->stride}, pad = form->k / 2;
     int64_t pads[] = {pad, pad, pad, pad};
@@ -220,7 +183,7 @@ static void run_conv(const struct form *form, bool residual, bool bias)
 
 static void a_convolution_reads_its_channels_in_a_shuffle(void **state)
 {
-    static const struct form forms[] = {
+    static const struct shuffle_form forms[] = {
         {2, 112, 9, 7, 136, 1, 1, 4, 4, 0},  {1, 136, 5, 6, 112, 1, 1, 4, 4, 0},
         {3, 60, 6, 5, 84, 1, 2, 3, 3, 0},    {2, 27, 11, 9, 24, 1, 1, 1, 3, 0},
         {1, 272, 14, 14, 68, 1, 1, 2, 4, 0}, {1, 33, 8, 8, 40, 3, 1, 1, 11, 0},
@@ -234,7 +197,7 @@ static void a_convolution_reads_its_channels_in_a_shuffle(void **state)
 
 static void filters_are_taken_in_a_shuffle(void **state)
 {
-    static const struct form forms[] = {
+    static const struct shuffle_form forms[] = {
         {2, 24, 9, 7, 112, 1, 1, 1, 0, 4}, {1, 40, 6, 6, 33, 1, 2, 1, 0, 3},
         {2, 48, 9, 9, 48, 3, 1, 48, 0, 4}, {2, 34, 15, 11, 34, 3, 2, 34, 0, 17},
         {1, 30, 6, 6, 30, 1, 1, 1, 5, 6},
@@ -248,7 +211,7 @@ static void filters_are_taken_in_a_shuffle(void **state)
 /* Blocks of the result that meet two groups, some as panels of their own. */
 static void groups_across_blocks_are_right(void **state)
 {
-    static const struct form forms[] = {
+    static const struct shuffle_form forms[] = {
         {1, 68, 7, 6, 68, 1, 1, 2, 0, 0},   {2, 136, 8, 3, 136, 1, 1, 4, 0, 0},
         {1, 112, 5, 5, 272, 1, 1, 4, 0, 0}, {2, 40, 9, 8, 52, 3, 1, 4, 0, 0},
         {1, 45, 13, 7, 63, 3, 2, 3, 0, 0},  {1, 544, 3, 3, 544, 1, 1, 4, 0, 0},

@@ -1,40 +1,13 @@
 /* Convolutions and pools on the simulated device go through the simulated cuDNN, with engines that
  * keep the rules, and its failures are theirs.  That they are right is tests/device/cpu's to say,
  * which run here, too. */
-#include <math.h>
-
-#include "device/cpu/conv_reference.h"
-#include "ops/conv.h"
+#include "device/cpu/conv_cases.h"
 #include "ops/pool.h"
 #include "support/cpu_cases.h"
 
 #include "sim_library.h"
 
 static const int64_t no_pads[4], pads_all_round[] = {1, 1, 1, 1}, pads_behind[] = {0, 0, 2, 1};
-
-static void reference(const struct op_test *test, const struct test_array *in,
-                      struct test_array *out)
-{
-    const struct conv_attrs *attrs = test->attrs;
-    struct conv_geometry g;
-
-    assert_int_equal(conv_resolve(attrs, &in[0].shape, &in[1].shape, &g, NULL), STATUS_OK);
-    const int64_t places = window_places(&g.window, true), cells = window_places(&g.window, false);
-    const int64_t taps = window_taps(&g.window), per = g.in_channels / g.groups;
-
-    for (int64_t i = 0; i < g.batch * g.out_channels * places; i++) {
-        int64_t o = i / places % g.out_channels, n = i / places / g.out_channels;
-        int64_t first = o / (g.out_channels / g.groups) * per;
-        struct tap_walk walk;
-
-        out->values[i] = 0;
-        tap_walk_start(&walk, &g.window, i % places);
-        while (tap_walk_next(&walk))
-            for (int64_t c = 0; walk.inside && c < per; c++)
-                out->values[i] += in[0].values[(n * g.in_channels + first + c) * cells + walk.at] *
-                                  in[1].values[(o * per + c) * taps + walk.tap];
-    }
-}
 
 static void convolve(enum dtype dtype, int64_t images, int64_t groups, const int64_t pads[4],
                      bool rows)
@@ -46,7 +19,7 @@ static void convolve(enum dtype dtype, int64_t images, int64_t groups, const int
         .inputs = 2,
         .in = {{dtype, SHAPE(images, 6, 5, 7), .low = -1, .high = 1},
                {dtype, SHAPE(12, 6 / groups, 3, 2), .low = -1, .high = 1, .constant = true}},
-        .reference = reference,
+        .reference = reference_conv,
         .relative = dtype == DTYPE_FLOAT ? 1e-5 : 2e-2,
         .absolute = dtype == DTYPE_FLOAT ? 1e-4 : 3e-2,
         .rows = rows};
@@ -67,30 +40,6 @@ static void the_library_convolves_every_type_it_is_for(void **state)
         convolve(types[i], 2, 1, pads_all_round, true);
         convolve(types[i], 2, 6, pads_behind, true);
         assert_true(count_calls("cudnnBackendExecute") >= before + 8); /* two layouts */
-    }
-}
-
-static double silu(double x)
-{
-    return x / (1 + exp(-x));
-}
-
-static void reference_behind(const struct op_test *test, const struct test_array *in,
-                             struct test_array *out)
-{
-    const struct conv_attrs *attrs = test->attrs;
-
-    reference(test, in, out);
-    for (int64_t i = 0; i < shape_count(&out->shape); i++) {
-        double sum = out->values[i];
-        double residual = attrs->epilogue.has_residual ? in[CONV_RESIDUAL].values[i] : 0;
-
-        if (attrs->epilogue.act == ACT_SILU)
-            out->values[i] =
-                attrs->epilogue.residual_after ? silu(sum) + residual : silu(sum + residual);
-        else
-            out->values[i] =
-                attrs->epilogue.residual_after ? fmax(sum, 0) + residual : fmax(sum + residual, 0);
     }
 }
 
@@ -115,7 +64,7 @@ static void add_residuals(bool refused)
                    {dtype, SHAPE(12, 6, 3, 2), .low = -1, .high = 1, .constant = true},
                    {.dtype = DTYPE_NONE},
                    {dtype, SHAPE(2, 12, 5, 8), .low = -2, .high = 2}},
-            .reference = reference_behind,
+            .reference = reference_conv,
             .relative = dtype == DTYPE_FLOAT ? 1e-5 : 2e-2,
             .absolute = dtype == DTYPE_FLOAT ? 1e-4 : 3e-2,
             .rows = !refused};
@@ -154,7 +103,7 @@ static void a_relu_that_loses_nan_is_left_to_a_pass_of_our_own(void **state)
                                .in = {{DTYPE_FLOAT, SHAPE(1, channels, 5, 7), .low = -1, .high = 1},
                                       {DTYPE_FLOAT, SHAPE(12, channels, 3, 2), .low = -1, .high = 1,
                                        .constant = true}},
-                               .reference = reference_behind};
+                               .reference = reference_conv};
         unsigned long asked;
 
         attrs.epilogue.act = ACT_RELU;
